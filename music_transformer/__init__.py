@@ -1,0 +1,80 @@
+"""Music Transformer: read MIDI, train with relative attention, continue a motif.
+
+The names below are the public few; each is imported when it is first used (PEP 562), because torch
+takes seconds to import and reading, encoding and rendering MIDI need none of it.
+"""
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from music_transformer import positions
+    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.errors import MusicTransformerError
+    from music_transformer.generation import generate, stream
+    from music_transformer.midi import read_midi, write_midi
+    from music_transformer.model import ModelConfig, MusicTransformer
+    from music_transformer.notes import NoteSequence
+    from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ChoraleTokenizer",
+    "ModelConfig",
+    "MusicTransformer",
+    "MusicTransformerError",
+    "NoteSequence",
+    "PerformanceTokenizer",
+    "generate",
+    "load_checkpoint",
+    "positions",
+    "read_midi",
+    "stream",
+    "write_midi",
+]
+
+_ROOM_OF = {
+    "ChoraleTokenizer": "tokenizers",
+    "ModelConfig": "model",
+    "MusicTransformer": "model",
+    "MusicTransformerError": "errors",
+    "NoteSequence": "notes",
+    "PerformanceTokenizer": "tokenizers",
+    "generate": "generation",
+    "load_checkpoint": "checkpoint",
+    "read_midi": "midi",
+    "stream": "generation",
+    "write_midi": "midi",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use and keep it."""
+    if name == "positions":  # a module of its own: teaching functions on numpy arrays
+        return importlib.import_module(f"{__name__}.positions")
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    globals()[name] = value
+    _give_notes_a_player()
+    return value
+
+
+def _give_notes_a_player() -> None:
+    """Let a NoteSequence be heard in a notebook: notes may not import render, floors above them."""
+    notes = sys.modules.get(f"{__name__}.notes")
+    if notes is not None:
+        notes.set_player(_player)
+
+
+def _player(notes: "NoteSequence") -> str:
+    """An HTML player, made only when a notebook shows the notes."""
+    from music_transformer.render.audio import audio_html
+
+    return audio_html(notes)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

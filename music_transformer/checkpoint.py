@@ -1,0 +1,385 @@
+"""A trained model in one folder: weights, model config, tokenizer config.
+
+``load_checkpoint(name_or_folder)`` needs no other argument. A checkpoint is ``model.safetensors``,
+``config.json`` and, for people, ``README.md``; nothing in it is ever unpickled. The folder of a
+training run counts as a checkpoint too: its best step, or its latest where none was evaluated.
+
+``config.json`` is ``{"format": 1, "kind": "decoder", "model": ..., "tokenizer": ..., "training":
+...}``; ``kind`` says which model class the ``model`` part configures. Weights may be stored in half
+precision; a loaded model is always float32.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from music_transformer.errors import CheckpointError, ConfigError, MusicTransformerError
+from music_transformer.model.config import ModelConfig
+from music_transformer.model.decoder import MusicTransformer
+from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
+
+FORMAT = 1
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+README = "README.md"
+SEARCH_VARIABLE = "MUSIC_TRANSFORMER_CHECKPOINTS"
+
+_KINDS = {"decoder": (ModelConfig, MusicTransformer)}
+
+
+@dataclass(frozen=True)
+class Session:
+    """A loaded model with all that is needed to use it; the model is in eval mode, float32."""
+
+    model: MusicTransformer
+    tokenizer: Tokenizer
+    config: ModelConfig
+    training: dict[str, Any]
+    path: Path
+    device: torch.device
+
+    def save(self, folder: str | Path, *, half: bool = True) -> Path:
+        """Write the session as a checkpoint folder and return its path."""
+        return save_checkpoint(
+            folder, self.model, self.tokenizer, training=self.training, half=half
+        )
+
+
+def select_device(name: str = "auto") -> torch.device:
+    """The device called ``name``; ``auto`` is the GPU where there is one, else the CPU.
+
+    Raises:
+        ConfigError: no device has this name, or it is not there.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device={name!r} is not known; try auto, cpu or cuda.") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ConfigError(f"device={name}: {count} CUDA devices here; try --device cpu.")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device=mps: no MPS device here; try --device cpu.")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ConfigError(f"device={name!r} is not supported; try auto, cpu or cuda.")
+    return device
+
+
+def find_checkpoint(name: str | Path) -> Path:
+    """The folder with the weights that ``name`` means.
+
+    Looked up as an existing path, in ``$MUSIC_TRANSFORMER_CHECKPOINTS``, in ``./checkpoints`` and
+    in the checkout of an editable install. A run folder is followed to its best or latest step.
+
+    Raises:
+        CheckpointError: none of the four places has it.
+    """
+    places = _places(str(name))
+    for _, place in places:
+        if place is not None and place.is_dir():
+            step = _step_of_run(place)
+            if step is not None:
+                return step
+            if (place / WEIGHTS).is_file():
+                return place
+            if (place / CONFIG).is_file():
+                raise CheckpointError(
+                    f"{place}: no {WEIGHTS} in it; a run has none before its first saved step."
+                )
+    asked = Path(name)
+    if asked.is_file():
+        raise CheckpointError(f"{name} is a file; a checkpoint is the folder that holds {WEIGHTS}.")
+    if asked.is_dir():
+        raise CheckpointError(f"{name} is no checkpoint: it has neither {CONFIG} nor {WEIGHTS}.")
+    looked = ", ".join(label for label, _ in places)
+    raise CheckpointError(
+        f"no checkpoint {str(name)!r}; looked for: {looked}. Train one, download one, or pass its "
+        "folder."
+    )
+
+
+def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto") -> Session:
+    """Load a released checkpoint by name, or any checkpoint or run by folder.
+
+    Raises:
+        CheckpointError: it is missing, damaged, or its weights do not fit its config.
+        ConfigError: the device is not there.
+    """
+    target = device if isinstance(device, torch.device) else select_device(device)
+    folder = find_checkpoint(name_or_path)
+    config = read_config(folder)
+    model_config, model_class = _configured(folder, config)
+    tokenizer = _tokenizer(folder, config)
+    if tokenizer.vocab_size != model_config.vocab_size:
+        raise CheckpointError(
+            f"{folder / CONFIG}: the model has vocab_size={model_config.vocab_size}, its tokenizer "
+            f"{tokenizer.vocab_size}; restore the file from its source."
+        )
+    with torch.random.fork_rng(devices=[]):  # building draws weights that are replaced at once
+        model = model_class(model_config)
+    load_weights(model, folder / WEIGHTS)
+    model.to(target).eval()
+    return Session(model, tokenizer, model_config, config["training"], folder, target)
+
+
+def save_checkpoint(
+    folder: str | Path,
+    model: MusicTransformer,
+    tokenizer: Tokenizer,
+    *,
+    training: Mapping[str, Any],
+    half: bool = False,
+) -> Path:
+    """Write a checkpoint folder and return its path; a reader never sees half of it.
+
+    A checkpoint that is already there is replaced, its README.md and other files are kept. Where
+    there is no README.md, one is written from what ``training`` tells.
+
+    Raises:
+        CheckpointError: the folder holds something that is no checkpoint, or cannot be written.
+    """
+    final = Path(folder)
+    old = _replaceable(final)
+    temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        for kept in old:
+            if kept.name not in (WEIGHTS, CONFIG):
+                shutil.copy2(kept, temporary / kept.name)
+        write_files(temporary, model, tokenizer, training=training, half=half)
+        if not (temporary / README).exists():
+            (temporary / README).write_text(_readme(final.name, training), encoding="utf-8")
+        sync(temporary)
+        _swap(temporary, final)
+    except OSError as error:
+        raise CheckpointError(f"{final}: cannot be written: {error}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return final
+
+
+def write_files(
+    folder: Path,
+    model: MusicTransformer,
+    tokenizer: Tokenizer,
+    *,
+    training: Mapping[str, Any],
+    half: bool = False,
+) -> None:
+    """Write weights and config into ``folder`` as it is; who calls makes the whole atomic."""
+    weights = {name: _stored(tensor, half) for name, tensor in model.state_dict().items()}
+    write_tensors(folder / WEIGHTS, weights)
+    config = {
+        "format": FORMAT,
+        "kind": "decoder",
+        "model": model.config.to_dict(),
+        "tokenizer": tokenizer.to_config(),
+        "training": dict(training),
+    }
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """``config.json`` of a checkpoint, checked for form.
+
+    Raises:
+        CheckpointError: it is missing, no JSON, of a later format or of an unknown kind.
+    """
+    path = folder / CONFIG
+    config = read_json(path)
+    missing = [key for key in ("model", "tokenizer", "training") if key not in config]
+    if missing:
+        raise CheckpointError(f"{path}: no {missing[0]!r} in it; restore it from its source.")
+    if config.get("format", FORMAT) != FORMAT:
+        raise CheckpointError(
+            f"{path}: format {config['format']}, this version reads {FORMAT}; update the package."
+        )
+    if config.get("kind", "decoder") not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
+    return config
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint.
+
+    Raises:
+        CheckpointError: the file is missing or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing; the checkpoint is not complete.") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not readable as JSON ({error}); restore it.") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: not a JSON object; restore it from its source.")
+    return content
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, on the CPU.
+
+    Raises:
+        CheckpointError: the file is missing, cut short or no safetensors file.
+    """
+    try:
+        return load_file(path, device="cpu")
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing; the checkpoint is not complete.") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: damaged or cut short ({error}); restore it from its source."
+        ) from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file, readable by whom any new file is (`save_file` makes it 0600)."""
+    path.write_bytes(save(dict(tensors)))
+
+
+def load_weights(model: MusicTransformer, path: Path) -> None:
+    """Put the weights of a file into ``model``, every one of them and no other.
+
+    Raises:
+        CheckpointError: a weight is missing, unknown or of another shape; the first is named.
+    """
+    weights = read_tensors(path)
+    expected = model.state_dict()
+    for name, tensor in expected.items():
+        if name not in weights:
+            raise CheckpointError(f"{path}: the weight {name} is missing; it fits another config.")
+        if weights[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: {name} is {tuple(weights[name].shape)}, the config asks for "
+                f"{tuple(tensor.shape)}; weights and {CONFIG} are of different models."
+            )
+    unknown = sorted(set(weights) - set(expected))
+    if unknown:
+        raise CheckpointError(f"{path}: the weight {unknown[0]} is unknown to this model.")
+    model.load_state_dict(
+        {name: tensor.to(expected[name].dtype) for name, tensor in weights.items()}, strict=True
+    )
+
+
+def sync(folder: Path) -> None:
+    """Force the files of ``folder`` and its list of names to the disk."""
+    for path in folder.iterdir():
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+    sync_names(folder)
+
+
+def sync_names(folder: Path) -> None:
+    """Force the list of names of ``folder`` to the disk, where the system can do that."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _places(name: str) -> list[tuple[str, Path | None]]:
+    """The four places of a name, each with the words an error uses for it."""
+    folder = os.environ.get(SEARCH_VARIABLE)
+    variable = Path(folder) / name if folder else None
+    checkout = Path(__file__).resolve().parents[1]
+    editable = checkout / "checkpoints" / name if (checkout / "pyproject.toml").exists() else None
+    return [
+        (f"the path {name}", Path(name)),
+        (f"${SEARCH_VARIABLE} ({variable or 'not set'})", variable),
+        (f"./checkpoints ({Path('checkpoints') / name})", Path("checkpoints") / name),
+        (f"the checkout ({editable or 'not an editable install'})", editable),
+    ]
+
+
+def _step_of_run(folder: Path) -> Path | None:
+    """The best step of a run folder, else its latest; None where it is no run with a step."""
+    for pointer in ("best", "latest"):
+        path = folder / pointer
+        if path.is_file():
+            step = folder / path.read_text(encoding="utf-8").strip()
+            if step.is_dir() and step.parent == folder:
+                return step
+    return None
+
+
+def _configured(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, type[MusicTransformer]]:
+    config_class, model_class = _KINDS[config.get("kind", "decoder")]
+    try:
+        return config_class.from_dict(config["model"]), model_class
+    except (MusicTransformerError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{folder / CONFIG}: model: {error}") from error
+
+
+def _tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
+    try:
+        return tokenizer_from_config(config["tokenizer"])
+    except (MusicTransformerError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{folder / CONFIG}: tokenizer: {error}") from error
+
+
+def _stored(tensor: Tensor, half: bool) -> Tensor:
+    """A copy on the CPU that shares no memory, as safetensors wants it."""
+    copy = tensor.detach().to("cpu", copy=True).contiguous()
+    return copy.half() if half and copy.is_floating_point() else copy
+
+
+def _replaceable(folder: Path) -> list[Path]:
+    """The files of the checkpoint that a save may replace; refuses anything else."""
+    if not folder.exists():
+        return []
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file; a checkpoint is saved as a folder.")
+    content = list(folder.iterdir())
+    names = {path.name for path in content}
+    if content and not (names <= {README} or {WEIGHTS, CONFIG} <= names):
+        raise CheckpointError(f"{folder} holds something that is no checkpoint; save elsewhere.")
+    if any(path.is_dir() for path in content):
+        raise CheckpointError(f"{folder} has folders inside, so it is left alone; save elsewhere.")
+    return content
+
+
+def _swap(temporary: Path, final: Path) -> None:
+    """Put the finished folder in place of the one that may be there."""
+    if not final.exists():
+        temporary.rename(final)
+        return
+    aside = final.with_name(f".{final.name}.old-{os.getpid()}")
+    final.rename(aside)
+    try:
+        temporary.rename(final)
+    except OSError:
+        aside.rename(final)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _readme(name: str, training: Mapping[str, Any]) -> str:
+    data = training.get("data", {})
+    corpus = data.get("corpus", "unknown") if isinstance(data, Mapping) else "unknown"
+    lines = [f"# {name}", "", f"- Data: {corpus}"]
+    if "maestro" in str(corpus).lower():
+        lines.append("- Licence of the weights: CC BY-NC-SA 4.0, like the MAESTRO data")
+    else:
+        lines.append("- Licence of the weights: follows that of the data")
+    nll = training.get("validation_nll")
+    if nll is not None:
+        lines.append(f"- Validation NLL while training (quick): {nll:.4f} nats per event")
+    lines.append(f"- Steps: {training.get('step', 'unknown')}")
+    lines.append("- Protocol and floors: `music-transformer evaluate --checkpoint FOLDER`")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,85 @@
+"""`decode IDS.json --out F.mid`: a MIDI file from a JSON list of event ids."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from music_transformer.cli.encode import add_tokenizer_arguments, tokenizer_of
+
+_EXAMPLES = """\
+examples:
+  music-transformer decode ids.json --out copy.mid
+  music-transformer encode motif.mid | music-transformer decode - --out copy.mid
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add `decode` to the command line."""
+    parser = subparsers.add_parser(
+        "decode",
+        help="turn event ids back into a MIDI file",
+        description="Write the MIDI file of a JSON list of event ids, and print its path.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="IDS.json", help="a JSON list of ids; - reads stdin")
+    parser.add_argument("--out", metavar="FILE.mid", required=True, help="the MIDI file to write")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_tokenizer_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, decode, write."""
+    from music_transformer.cli.output import check_output
+    from music_transformer.errors import TokenError
+    from music_transformer.midi.write import write_midi
+
+    tokenizer = tokenizer_of(args)
+    path = check_output(args.out, args.force)
+    name = "stdin" if args.file == "-" else args.file
+    ids = _parse(_read_text(args.file), name)
+    try:
+        notes = tokenizer.decode(ids)
+    except TokenError as error:
+        raise TokenError(f"{name}: {error}") from error
+    if not len(notes):
+        raise TokenError(f"{name}: {len(ids)} ids, but no note among them; nothing to write.")
+    write_midi(notes, path)
+    print(path)
+    return 0
+
+
+def _read_text(file: str) -> bytes:
+    """The bytes of the file, or of stdin for ``-``."""
+    if file == "-":
+        return sys.stdin.buffer.read()
+    with open(file, "rb") as stream:
+        return stream.read()
+
+
+def _parse(text: bytes, name: str) -> list[int]:
+    """The list of integers that the text holds.
+
+    Raises:
+        TokenError: no JSON, no list, or an element that is no integer, named with its position.
+    """
+    import json
+
+    from music_transformer.errors import TokenError
+
+    try:
+        ids = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TokenError(
+            f"{name}: no JSON ({error}); expected a list of ids such as [376, 60, 305, 188]."
+        ) from error
+    if not isinstance(ids, list):
+        raise TokenError(f"{name}: holds a JSON {type(ids).__name__}, expected a list of ids.")
+    for position, value in enumerate(ids):
+        if type(value) is not int:  # true and false are int for Python
+            hint = "; encode without --symbols prints ids" if isinstance(value, str) else ""
+            raise TokenError(f"{name}: {value!r:.40} at position {position} is not an id{hint}.")
+    return ids

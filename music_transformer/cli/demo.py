@@ -1,0 +1,94 @@
+"""`music-transformer demo`: a motif goes in, a continuation comes out, to be heard and seen.
+
+It is one `generate` command with the released piano model; the command is printed, so that the
+next one can be typed.
+"""
+
+import argparse
+import importlib.util
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from music_transformer.errors import DatasetError
+
+DEFAULT_MOTIF = "fur_elise_opening"
+
+EPILOG = f"""\
+examples:
+  music-transformer demo
+  music-transformer demo twinkle_melody --seconds 20 --seed 3
+  music-transformer demo my_motif.mid --out-dir my_out
+
+motifs of the repository: bach_bwv846_prelude_bars1-4, c_major_scale, {DEFAULT_MOTIF},
+ode_to_joy_melody, twinkle_melody
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `demo` to the subcommands."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="continue a motif with the released piano model: MIDI, sound, picture",
+        description="Continue a motif with the released piano model and write continuation.mid, "
+        ".wav and .png. Its own earlier results are overwritten.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "motif",
+        nargs="?",
+        default=DEFAULT_MOTIF,
+        help=f"a motif of data/motifs/ by name, or a MIDI file (default: {DEFAULT_MOTIF})",
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="length (default: 30)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed, another continuation")
+    parser.add_argument("--checkpoint", default="piano", help="a model's name or folder")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    parser.add_argument(
+        "--out-dir", type=Path, default=Path("out"), help="folder of the results (default: out)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the one `generate` command, and show it."""
+    from music_transformer.cli.main import main
+    from music_transformer.cli.output import warn
+
+    command = ["generate", str(find_motif(args.motif)), "--checkpoint", args.checkpoint]
+    command += ["--seconds", f"{args.seconds:g}", "--seed", str(args.seed)]
+    command += ["--device", args.device]
+    command += ["--out", str(args.out_dir / "continuation.mid"), "--force"]
+    for flag, library, extra in (
+        ("--wav", "midirenderer", "audio"),
+        ("--plot", "matplotlib", "plot"),
+    ):
+        if importlib.util.find_spec(library) is None:
+            warn(f"no {flag[2:]}: it needs pip install music-transformer[{extra}]")
+        else:
+            command.append(flag)
+    print(f"music-transformer {shlex.join(command)}", file=sys.stderr)
+    return main(command)
+
+
+def find_motif(name: str) -> Path:
+    """Return the MIDI file that `name` means: a path, else a motif of the repository.
+
+    Raises:
+        DatasetError: there is none; a wheel brings no motifs, a clone of the repository does.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    clone = Path(__file__).resolve().parents[2]
+    places = [Path("data") / "motifs", clone / "data" / "motifs"]
+    for folder in places:
+        path = folder / f"{name.removesuffix('.mid')}.mid"
+        if path.is_file():
+            return path
+    looked = ", ".join(str(place) for place in places)
+    raise DatasetError(
+        f"{name}: neither a MIDI file nor a motif in {looked}; give a MIDI file of your own, "
+        "or run this in a clone of the repository."
+    )

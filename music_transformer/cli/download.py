@@ -1,0 +1,131 @@
+"""`download`: a corpus from its official source, or released weights from a folder.
+
+The file is checked by size and sha256; an interrupted download goes on when it is run again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from music_transformer.cli.output import check_output, print_json
+from music_transformer.errors import ConfigError, DatasetError
+
+if TYPE_CHECKING:
+    from music_transformer.datasets.download import Download, Meter
+
+EPILOG = """\
+examples:
+  music-transformer download jsb --out downloads/Jsb16thSeparated.json
+  music-transformer download maestro --out downloads/maestro-v3.0.0-midi.zip
+  music-transformer download piano --from checkout/checkpoints/piano --out checkpoints/piano
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommand and its flags."""
+    parser = subparsers.add_parser(
+        "download",
+        help="fetch a corpus or released weights, checked by size and sha256",
+        description="Fetch a corpus from its official source, checked by size and sha256. An "
+        "interrupted download goes on when the command is given again.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", metavar="jsb|maestro|CHECKPOINT", help="what to fetch")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="file to make, or an existing folder to put it in; a folder to make for a checkpoint",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--from", dest="source", type=Path, help="a local copy: checked and copied, no network"
+    )
+    source.add_argument("--url", help="another place of the same file")
+    parser.add_argument("--force", action="store_true", help="replace what is at --out")
+    parser.add_argument("--json", action="store_true", help="print path and sha256 as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fetch or copy, print where it is."""
+    from music_transformer.datasets.download import CHECKPOINTS, DOWNLOADS
+
+    if args.what in DOWNLOADS:
+        return _corpus(args, DOWNLOADS[args.what])
+    if args.what in CHECKPOINTS:
+        return _checkpoint(args)
+    known = ", ".join((*DOWNLOADS, *CHECKPOINTS))
+    raise ConfigError(f"download {args.what}: unknown; choose from {known}.")
+
+
+def _corpus(args: argparse.Namespace, download: "Download") -> int:
+    """Fetch or copy one file."""
+    from music_transformer.datasets.download import copy_file, fetch
+
+    out = check_output(args.out / download.file if args.out.is_dir() else args.out, args.force)
+    print(f"{download.name}: {download.terms}", file=sys.stderr)
+    if args.source is not None:
+        copy_file(download, args.source, out)
+    else:
+        fetch(download, out, url=args.url, meter=_meter(download))
+    if args.json:
+        print_json({"path": str(out), "size": download.size, "sha256": download.sha256})
+    else:
+        print(out)
+    return 0
+
+
+def _checkpoint(args: argparse.Namespace) -> int:
+    """Copy a released checkpoint; there is no place on the network to fetch it from."""
+    from music_transformer.datasets.download import copy_checkpoint
+
+    if args.source is None:
+        raise DatasetError(
+            f"{args.what}: released weights are published in no place but the project's repository "
+            f"(checkpoints/{args.what}); give a checkout's folder with --from, "
+            "or name it in $MUSIC_TRANSFORMER_CHECKPOINTS."
+        )
+    if args.out.exists() and not (args.force and _is_checkpoint(args.out)):
+        raise ConfigError(f"{args.out}: it exists; --force replaces the folder of a checkpoint.")
+    copy_checkpoint(args.source, args.out)
+    if args.json:
+        print_json({"path": str(args.out)})
+    else:
+        print(args.out)
+    return 0
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint and may be replaced by one."""
+    return (folder / "config.json").is_file() and (folder / "model.safetensors").is_file()
+
+
+def _meter(download: "Download") -> "Meter":
+    """A progress bar on stderr."""
+    from tqdm import tqdm
+
+    from music_transformer.datasets.download import Meter
+
+    class Bar(Meter):
+        """Bytes received of bytes expected."""
+
+        def begin(self, done: int, total: int) -> None:
+            self.bar = tqdm(
+                initial=done,
+                total=total,
+                unit="B",
+                unit_scale=True,
+                desc=download.file,
+                file=sys.stderr,
+            )
+
+        def add(self, count: int) -> None:
+            self.bar.update(count)
+
+        def finish(self) -> None:
+            self.bar.close()
+
+    return Bar()

@@ -1,0 +1,87 @@
+"""`encode FILE.mid`: the event ids of a MIDI file, as a JSON list on stdout."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from music_transformer.tokenizers.vocabulary import Tokenizer
+
+_EXAMPLES = """\
+examples:
+  music-transformer encode data/motifs/fur_elise_opening.mid > ids.json
+  music-transformer encode data/motifs/fur_elise_opening.mid --symbols
+  music-transformer encode chorale.mid --tokenizer chorale
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add `encode` to the command line."""
+    parser = subparsers.add_parser(
+        "encode",
+        help="print the event ids of a MIDI file",
+        description="Print the event ids of a MIDI file as a JSON list.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE.mid", help="the MIDI file to read")
+    parser.add_argument("--symbols", action="store_true", help="print names instead of ids")
+    add_tokenizer_arguments(parser)
+    parser.add_argument(
+        "--piano-only", action="store_true", help="keep only programs 0-7, the pianos"
+    )
+    parser.add_argument(
+        "--drop-silence", action="store_true", help="begin with the first note (default: as read)"
+    )
+    parser.set_defaults(run=run)
+
+
+def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that choose a tokenizer; `decode` has the same."""
+    parser.add_argument(
+        "--tokenizer",
+        choices=("performance", "chorale"),
+        default="performance",
+        help="performance: 388 events of 10 ms; chorale: four voices of sixteenths "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--pedal",
+        choices=("sustain", "events"),
+        default=None,
+        help="performance only. sustain: longer notes; events: PEDAL_ON and PEDAL_OFF as events "
+        "of their own (default: sustain)",
+    )
+
+
+def tokenizer_of(args: argparse.Namespace) -> Tokenizer:
+    """The tokenizer that the flags name.
+
+    Raises:
+        ConfigError: `--pedal` with the chorale tokenizer.
+    """
+    from music_transformer.errors import ConfigError
+    from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+
+    if args.tokenizer == "performance":
+        return PerformanceTokenizer(pedal=args.pedal or "sustain")
+    if args.pedal is not None:
+        raise ConfigError(
+            f"--pedal {args.pedal} needs --tokenizer performance: chorales know no pedal."
+        )
+    return ChoraleTokenizer()
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, encode, print."""
+    from music_transformer.cli.output import print_json, warn
+    from music_transformer.midi.read import read_midi
+
+    tokenizer = tokenizer_of(args)
+    notes = read_midi(args.file, piano_only=args.piano_only)
+    for problem, count in notes.warnings.items():
+        warn(f"{args.file}: {problem} ({count}x)")
+    ids = tokenizer.encode(notes, keep_silence=not args.drop_silence)
+    print_json(tokenizer.symbols(ids) if args.symbols else ids)
+    return 0

@@ -1,0 +1,132 @@
+"""`evaluate`: the NLL of a model on a split of prepared data, beside the counting floors."""
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from music_transformer.cli.output import print_json, warn
+
+if TYPE_CHECKING:
+    from music_transformer.checkpoint import Session
+    from music_transformer.datasets import PreparedData
+    from music_transformer.evaluation import Floors, NllReport
+
+EXAMPLE = """\
+example:
+  music-transformer evaluate --checkpoint bach --data data/jsb --split validation
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `evaluate` to the command line."""
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="measure a model in nats per event, beside the floors",
+        description="Measure a model on a whole split in nats per event (chorales: per note; lower "
+        "is better), beside what counting on the training split reaches. Choose by validation; "
+        "report test once.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--checkpoint", required=True, help="name or folder of the checkpoint")
+    parser.add_argument("--data", required=True, help="folder made by `prepare`")
+    parser.add_argument("--split", default="validation", help="default: %(default)s")
+    parser.add_argument(
+        "--context", type=int, help="window length in events (default: that of the model)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=8, help="windows at a time (default: 8)")
+    parser.add_argument("--no-floors", action="store_true", help="leave the counting floors out")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; floors are counted first, since they are quick and may refuse."""
+    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.datasets import PreparedData
+    from music_transformer.evaluation import count_floors, evaluate_nll
+
+    data = PreparedData.open(args.data)
+    session = load_checkpoint(args.checkpoint, device=args.device)
+    _check_tokenizer(session, data)
+    if args.split == "test":
+        warn("the test split is to be reported once; choose between models by validation.")
+    floors = None if args.no_floors else count_floors(data, args.split)
+    with _progress() as progress:
+        report = evaluate_nll(
+            session.model,
+            data,
+            args.split,
+            device=session.device,
+            context=args.context,
+            batch_size=args.batch_size,
+            progress=progress,
+        )
+    if args.json:
+        print_json(
+            {
+                **report.to_dict(),
+                "floors": None if floors is None else floors.values,
+                "checkpoint": str(session.path),
+                "data": str(args.data),
+                "data_checksum": data.checksum,
+            }
+        )
+    else:
+        print(_table(report, floors))
+    return 0
+
+
+def _check_tokenizer(session: "Session", data: "PreparedData") -> None:
+    from music_transformer.errors import DatasetError
+
+    ours, theirs = session.tokenizer.to_config(), data.tokenizer.to_config()
+    if ours != theirs:
+        raise DatasetError(
+            f"{data.path}: prepared with the tokenizer {theirs}, but {session.path} reads {ours}; "
+            "prepare the data with the tokenizer of the checkpoint."
+        )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, and the function that tells it (windows done, windows in all)."""
+    from tqdm import tqdm
+
+    with tqdm(unit="window", desc="evaluate", leave=False) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def _table(report: "NllReport", floors: "Floors | None") -> str:
+    """The report for people, best read top down: the number, its parts, what counting reaches."""
+    protocol = report.protocol
+    unit = "nats per note" if protocol["kind"] == "chorale" else "nats per event"
+    error = "" if report.standard_error is None else f" +- {report.standard_error:.3f}"
+    parts: list[tuple[str, float | None]] = [
+        (f"quarter {i} of the window", value) for i, value in enumerate(report.by_quarter, start=1)
+    ]
+    parts += list((report.by_voice or {}).items())
+    parts += [
+        ("on the beat", report.on_beat),
+        ("half-beats", report.half_beats),
+        ("odd sixteenths", report.odd_sixteenths),
+        ("off the beat", report.off_beat),
+    ]
+    lines = [
+        f"NLL {report.nll:.4f} {unit}, {protocol['split']}, "
+        f"{report.events:,} events in {report.pieces} pieces",
+        f"  mean over pieces {report.mean_over_pieces:.4f}{error}",
+        f"  windows of {protocol['context']} every {protocol['stride']}, START and END not counted",
+        *(f"  {name:<28}{value:7.3f}" for name, value in parts if value is not None),
+    ]
+    if floors is not None:
+        lines.append("floors, counted on train")
+        lines += [f"  {name:<52} {value:7.3f}" for name, value in floors.values.items()]
+    return "\n".join(lines)

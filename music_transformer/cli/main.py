@@ -1,0 +1,166 @@
+"""`music-transformer`: picks the subcommand, and turns every outcome into an exit code.
+
+0 done; 1 a bug of ours (traceback); 2 a wrong request (usage, `ConfigError`); 3 an input is missing
+or broken, or an output cannot be written (one line); 130 interrupted.
+
+Only the module of the subcommand that was named is imported, and it imports what is heavy inside
+`run`: so `encode`, `decode`, `render`, `plot` and every `--help` start without torch. This file
+holds the only last-resort `except` of the project.
+"""
+
+import argparse
+import difflib
+import errno
+import importlib
+import os
+import select
+import sys
+import traceback
+from collections.abc import Sequence
+from types import ModuleType
+
+from music_transformer import __version__
+from music_transformer.errors import ConfigError, MusicTransformerError
+
+PROGRAM = "music-transformer"
+
+#: Name of each subcommand and its line in `--help`; its module is `cli/<name>.py`.
+COMMANDS: dict[str, str] = {
+    "download": "fetch a corpus or released weights, checked by size and sha256",
+    "prepare": "turn a corpus or a folder of MIDI files into arrays of event ids",
+    "train": "train a model on prepared data",
+    "evaluate": "measure a model in nats per event, beside the floors",
+    "generate": "continue a motif, or compose from nothing",
+    "encode": "print the event ids of a MIDI file",
+    "decode": "turn event ids back into a MIDI file",
+    "render": "turn a MIDI file into sound",
+    "plot": "draw a MIDI file as a piano roll",
+    "statistics": "note density, polyphony, pitch classes, repetition of MIDI files or data",
+    "serve": "a page in your browser: drop a motif or play one, hear it go on",
+    "demo": "continue a motif with the released piano model: MIDI, sound, picture",
+}
+
+EPILOG = """\
+examples:
+  music-transformer demo
+  music-transformer generate motif.mid --checkpoint piano --seconds 30 --out out.mid --wav --plot
+  music-transformer generate --help
+"""
+
+#: What the file system says of a path the user gave; any other OSError is a bug until proven else.
+_PATH_ERRORS = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENOTEMPTY,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the one of this process) and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no valid text
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except MusicTransformerError as error:
+        return _complain(str(error), 2 if isinstance(error, ConfigError) else 3)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        return 0 if _reader_has_left() else _report_bug()
+    except OSError as error:
+        if error.errno not in _PATH_ERRORS:
+            return _report_bug()
+        place = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        return _complain(f"{place}{(error.strerror or str(error)).lower()}.", 3)
+    except Exception:
+        return _report_bug()
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Parse, then run the subcommand; argparse's own exits become return values."""
+    try:
+        parsed = _parser(arguments[0] if arguments else None).parse_args(arguments)
+    except SystemExit as exit_request:
+        return exit_request.code if isinstance(exit_request.code, int) else 0
+    return int(parsed.run(parsed))
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser for a command line that begins with `command`; only its module is imported."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Continue a motif with a Transformer with relative attention: "
+        "read MIDI, train, generate, hear and see the result.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    if command is not None and not command.startswith("-") and command not in COMMANDS:
+        parser.error(_unknown(command))
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    if command is not None and command in COMMANDS:
+        _module(command).add_parser(subparsers)
+    else:
+        for name, line in COMMANDS.items():
+            subparsers.add_parser(name, help=line)
+    return parser
+
+
+def _module(command: str) -> ModuleType:
+    """Import `cli/<command>.py`: `add_parser(subparsers)` and `run(args) -> int`."""
+    name = f"{__package__}.{command}"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(f"{command}: this installation has no such command.") from error
+
+
+def _unknown(command: str) -> str:
+    """What to say of a command that does not exist: the nearest one, else all of them."""
+    near = difflib.get_close_matches(command, COMMANDS, n=1)
+    mend = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(COMMANDS)}."
+    return f"unknown command {command!r}; {mend}"
+
+
+def _complain(message: str, code: int) -> int:
+    """Print one line on stderr and return `code`."""
+    print(f"{PROGRAM}: error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _report_bug() -> int:
+    """Print the traceback of the current exception and return 1."""
+    traceback.print_exc()
+    print(f"{PROGRAM}: this is a bug; please report it with the lines above.", file=sys.stderr)
+    return 1
+
+
+def _reader_has_left() -> bool:
+    """Whether stdout is a pipe whose reader is gone (`| head`); then nothing more is written."""
+    if hasattr(select, "poll"):  # Windows has none, and no other pipe that breaks so
+        poller = select.poll()
+        poller.register(sys.stdout, 0)  # errors and hang-ups are reported whatever the mask
+        if not poller.poll(0):
+            return False
+    # Python flushes stdout once more at exit; let that go nowhere instead of failing.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

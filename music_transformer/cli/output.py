@@ -1,0 +1,62 @@
+"""What every subcommand does with its results: refuse, write, print.
+
+Results go to stdout (a path, or JSON), progress and warnings to stderr. A file that exists is kept
+unless `--force` is given, and every file appears whole or not at all (`atomic_path`).
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from music_transformer.errors import ConfigError
+from music_transformer.files import atomic_path
+
+__all__ = ["atomic_path", "check_output", "print_json", "report_warnings", "warn"]
+
+
+def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
+    """Return `path` when a result may be written there; called before the work, not after it.
+
+    The folder of `path` is made when it is missing.
+
+    Raises:
+        ConfigError: the file exists and `force` is off, or `path` is a folder.
+        OSError: the folder cannot be made or written to.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ConfigError(f"{path}: this is a folder; give --out the name of a file.")
+    if os.path.lexists(path) and not force:
+        raise ConfigError(f"{path}: the file exists; add --force to overwrite it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(13, "no permission to write in this folder", str(path.parent))
+    return path
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as one line of JSON on stdout; numpy scalars and arrays count as numbers."""
+    print(json.dumps(value, default=_plain))
+
+
+def warn(message: str) -> None:
+    """Print one line for the user on stderr, where it cannot mix with results."""
+    print(f"music-transformer: warning: {message}", file=sys.stderr)
+
+
+def report_warnings(path: str | os.PathLike[str], warnings: Mapping[str, int]) -> None:
+    """Say on stderr what was survived in the file at `path`, one line for each kind."""
+    for what, count in warnings.items():
+        warn(f"{os.fspath(path)}: {what}" + (f" ({count} times)" if count > 1 else ""))
+
+
+def _plain(value: Any) -> Any:
+    """The plain Python value of a numpy scalar or array, the text of a path."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

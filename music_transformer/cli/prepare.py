@@ -1,0 +1,211 @@
+"""`prepare`: a corpus or a folder of MIDI files -> arrays of event ids.
+
+Results (counts, or JSON) go to stdout, progress and every skipped file with its reason to stderr.
+An interrupted preparation goes on where it was when the same command is given again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from music_transformer.cli.output import print_json
+from music_transformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from music_transformer.datasets.encoding import Encoded, MidiSettings, Watcher
+    from music_transformer.datasets.prepared import PreparedData, Skipped
+
+EPILOG = """\
+examples:
+  music-transformer prepare jsb --source downloads/Jsb16thSeparated.json --out data/jsb
+  music-transformer prepare maestro --source downloads/maestro-v3.0.0-midi.zip --out data/maestro
+  music-transformer prepare my-midi-files --out data/mine --piano-only
+"""
+
+#: Options of MIDI files that mean nothing for a corpus; their defaults are None or False.
+_NOT_FOR_JSB = ("tokenizer", "pedal", "piano_only", "keep_silence", "split", "jobs")
+_NOT_FOR_MAESTRO = ("split",)
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommand and its flags."""
+    parser = subparsers.add_parser(
+        "prepare",
+        help="turn a corpus or a folder of MIDI files into arrays of event ids",
+        description="Turn a corpus or a folder of MIDI files into arrays of event ids. Files that "
+        "cannot be read are skipped and named with the reason.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("corpus", metavar="jsb|maestro|FOLDER", help="what to prepare")
+    parser.add_argument(
+        "--source",
+        type=Path,
+        help="jsb: the JSON file or its folder; maestro: the unpacked folder, the zip or a tar "
+        "(a folder of MIDI files needs none)",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder to make, as data/NAME")
+    parser.add_argument(
+        "--tokenizer", choices=("performance", "chorale"), help="default: performance"
+    )
+    parser.add_argument(
+        "--pedal",
+        choices=("sustain", "events"),
+        help="lengthen the notes it holds (default), or keep it as events of its own",
+    )
+    parser.add_argument("--piano-only", action="store_true", help="only programs 0 to 7")
+    parser.add_argument(
+        "--keep-silence", action="store_true", help="keep the silence before the first note"
+    )
+    parser.add_argument(
+        "--split", help="shares of training, validation and test pieces of a folder: 80/10/10"
+    )
+    parser.add_argument("--jobs", type=int, help="processes; default: one for each core")
+    parser.add_argument("--force", action="store_true", help="replace prepared data at --out")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prepare, print what came of it."""
+    data = _prepare(args)
+    if args.json:
+        print_json(summary(data))
+    else:
+        print(_text(data))
+    return 0
+
+
+def summary(data: "PreparedData") -> dict[str, Any]:
+    """What `--json` prints: path, corpus, tokenizer, counts of every split, what was skipped."""
+    return {
+        "path": str(data.path),
+        "corpus": data.corpus,
+        "tokenizer": data.meta["tokenizer"],
+        "splits": {
+            split: {"pieces": len(data.names(split)), "events": data.events(split)}
+            for split in data.splits
+        },
+        "skipped": data.meta["skipped"],
+        **data.meta["report"],
+    }
+
+
+def _prepare(args: argparse.Namespace) -> "PreparedData":
+    """Call what prepares the corpus that was named."""
+    if args.corpus == "jsb":
+        from music_transformer.datasets.jsb import prepare_jsb
+
+        _refuse(args, _NOT_FOR_JSB)
+        return prepare_jsb(_source(args), args.out, force=args.force)
+    if args.corpus == "maestro":
+        from music_transformer.datasets.maestro import prepare_maestro
+
+        _refuse(args, _NOT_FOR_MAESTRO)
+        return prepare_maestro(
+            _source(args),
+            args.out,
+            settings=_settings(args),
+            jobs=args.jobs,
+            force=args.force,
+            watcher=_watcher(),
+        )
+    from music_transformer.datasets.folder import prepare_folder
+    from music_transformer.datasets.splits import DEFAULT_SHARES, parse_shares
+
+    return prepare_folder(
+        _folder(args),
+        args.out,
+        settings=_settings(args),
+        shares=DEFAULT_SHARES if args.split is None else parse_shares(args.split),
+        jobs=args.jobs,
+        force=args.force,
+        watcher=_watcher(),
+    )
+
+
+def _source(args: argparse.Namespace) -> Path:
+    """`--source`, which a corpus needs."""
+    if args.source is None:
+        raise ConfigError(
+            f"prepare {args.corpus} needs --source; "
+            f"`music-transformer download {args.corpus}` fetches it."
+        )
+    source: Path = args.source
+    return source
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    """The folder to prepare: named by itself, or as `folder --source PATH`."""
+    if args.source is None:
+        return Path(args.corpus)
+    if args.corpus not in ("folder", str(args.source)):
+        raise ConfigError(
+            f"{args.corpus}: --source goes with jsb, maestro or folder; name a folder just once."
+        )
+    return _source(args)
+
+
+def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
+    """Complain of a flag that would have no effect."""
+    for name in names:
+        if getattr(args, name) not in (None, False):
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(f"prepare {args.corpus}: {flag} means nothing here; leave it out.")
+
+
+def _settings(args: argparse.Namespace) -> "MidiSettings":
+    """How MIDI files are to be encoded."""
+    from music_transformer.datasets.encoding import MidiSettings
+    from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+
+    if args.tokenizer == "chorale":
+        if args.pedal is not None:
+            raise ConfigError("--pedal: a chorale has no pedal; leave it out.")
+        tokenizer = ChoraleTokenizer().to_config()
+    else:
+        tokenizer = PerformanceTokenizer(pedal=args.pedal or "sustain").to_config()
+    return MidiSettings(tokenizer, piano_only=args.piano_only, keep_silence=args.keep_silence)
+
+
+def _watcher() -> "Watcher":
+    """What shows progress and names skipped files, on stderr."""
+    from tqdm import tqdm
+
+    from music_transformer.datasets.encoding import Watcher
+    from music_transformer.datasets.prepared import Skipped
+
+    class Bar(Watcher):
+        """A progress bar; skipped files are lines above it."""
+
+        def say(self, message: str) -> None:
+            print(message, file=sys.stderr)
+
+        def begin(self, total: int) -> None:
+            self.bar = tqdm(total=total, unit="file", desc="encoding", file=sys.stderr)
+
+        def done(self, result: "Encoded | Skipped") -> None:
+            if isinstance(result, Skipped):
+                tqdm.write(f"skipped {result.name}: {result.reason}", file=sys.stderr)
+            self.bar.update()
+
+        def finish(self) -> None:
+            self.bar.close()
+
+    return Bar()
+
+
+def _text(data: "PreparedData") -> str:
+    """The summary for people."""
+    lines = [str(data.path)]
+    for split in data.splits:
+        pieces, events = len(data.names(split)), data.events(split)
+        lines.append(f"{split:<11}{pieces:>7,} pieces {events:>12,} events")
+    duplicates = data.meta["report"].get("duplicates", [])
+    if duplicates:
+        copies = sum(len(group) - 1 for group in duplicates)
+        lines.append(f"{'copies':<11}{copies:>7,} pieces, each in the split of its original")
+    lines.append(f"{'skipped':<11}{len(data.meta['skipped']):>7,} files")
+    lines += [f"  {item['name']}: {item['reason']}" for item in data.meta["skipped"]]
+    return "\n".join(lines)

@@ -1,0 +1,137 @@
+"""`statistics`: what music is like, in numbers: MIDI files, or the pieces of prepared data."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from music_transformer.cli.output import print_json, warn
+
+if TYPE_CHECKING:
+    from music_transformer.notes import NoteSequence
+    from music_transformer.tokenizers.vocabulary import Ids
+
+EXAMPLE = """\
+examples:
+  music-transformer statistics out/continuation.mid
+  music-transformer statistics a.mid b.mid c.mid --seconds 30 --json
+  music-transformer statistics --data data/jsb --split validation
+"""
+
+Numbers = dict[str, "float | list[float]"]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `statistics` to the command line."""
+    parser = subparsers.add_parser(
+        "statistics",
+        help="note density, polyphony, pitch classes, repetition of MIDI files or data",
+        description="Musical statistics of MIDI files, or of the pieces of prepared data. Several "
+        "are averaged: mean and standard deviation over pieces.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE.mid")
+    parser.add_argument("--chorale", action="store_true", help="read the files as four voices")
+    parser.add_argument("--data", help="folder made by `prepare`, in place of files")
+    parser.add_argument("--split", default="validation", help="of --data (default: %(default)s)")
+    parser.add_argument("--pieces", type=int, help="so many of them, evenly spread (default: all)")
+    parser.add_argument("--seconds", type=float, help="of each piece from its first note on")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe every piece, average, print."""
+    from music_transformer.errors import ConfigError
+    from music_transformer.evaluation import average
+
+    if bool(args.files) == (args.data is not None):
+        raise ConfigError("give either MIDI files or --data, one of them.")
+    for name in ("pieces", "seconds"):
+        value = getattr(args, name)
+        if value is not None and value <= 0:
+            raise ConfigError(f"--{name} {value}: must be above 0.")
+    described = _describe_data(args) if args.data is not None else _describe_files(args)
+    summary = average([numbers for _, numbers in described])
+    if args.json:
+        each = [{"name": name, **numbers} for name, numbers in described]
+        print_json({"pieces": len(described), **summary, "each": each})
+    else:
+        print(_table([name for name, _ in described], summary["mean"], summary["sd"]))
+    return 0
+
+
+def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
+    from music_transformer.midi import read_midi
+    from music_transformer.tokenizers import ChoraleTokenizer
+
+    chorale = ChoraleTokenizer()
+    described = []
+    for path in args.files:
+        notes = read_midi(path)
+        for problem, count in notes.warnings.items():
+            warn(f"{path}: {problem} ({count}x)")
+        if args.chorale:
+            beat = chorale.seconds_per_beat(notes)
+            numbers = _describe_grid(chorale.encode(notes), beat, args.seconds)
+        else:
+            numbers = _describe_notes(notes, args.seconds)
+        described.append((path, numbers))
+    return described
+
+
+def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
+    import numpy as np
+    from tqdm import tqdm
+
+    from music_transformer.datasets import PreparedData
+    from music_transformer.tokenizers.chorale import DEFAULT_SECONDS_PER_BEAT
+
+    data = PreparedData.open(args.data)
+    pieces, names = data.pieces(args.split), data.names(args.split)
+    count = min(args.pieces or len(pieces), len(pieces))
+    chosen = (np.arange(count) * len(pieces) / count).astype(int).tolist()
+    described = []
+    for i in tqdm(chosen, unit="piece", leave=False):
+        ids = pieces[i][1:-1]
+        if data.tokenizer.kind == "chorale":
+            numbers = _describe_grid(ids, DEFAULT_SECONDS_PER_BEAT, args.seconds)
+        else:
+            numbers = _describe_notes(data.tokenizer.decode(ids), args.seconds)
+        described.append((names[i], numbers))
+    return described
+
+
+def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
+    from music_transformer.evaluation import describe
+
+    if seconds is not None and len(notes):
+        first = float(notes.start.min())
+        notes = notes.sustained().sliced(first, first + seconds)
+    return describe(notes)
+
+
+def _describe_grid(ids: "Ids", seconds_per_beat: float, seconds: float | None) -> Numbers:
+    """Statistics of chorale ids, or of their first `seconds`, whole sixteenths."""
+    from music_transformer.evaluation import describe_chorale
+    from music_transformer.tokenizers import ChoraleTokenizer
+    from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT
+
+    grid = ChoraleTokenizer().decode_grid(ids)  # (T, 4)
+    if seconds is not None:
+        grid = grid[: max(1, round(seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))]
+    return describe_chorale(grid)
+
+
+def _table(names: list[str], mean: Numbers, sd: Numbers) -> str:
+    """A line per number; lists (pitch classes, inter-onset bins) on one line."""
+    title = names[0] if len(names) == 1 else f"{len(names)} pieces: mean, standard deviation"
+    lines = [title]
+    for name, value in mean.items():
+        if isinstance(value, list):
+            lines.append(f"  {name:<28}" + " ".join(f"{part:.3f}" for part in value))
+            continue
+        spread = sd[name]
+        assert isinstance(spread, float), name
+        tail = f" {spread:12.4g}" if len(names) > 1 else ""
+        lines.append(f"  {name:<28}{value:12.4g}{tail}")
+    return "\n".join(lines)

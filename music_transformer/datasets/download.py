@@ -1,0 +1,254 @@
+"""The official sources of the corpora, fetched once and checked.
+
+A download is written to ``NAME.part`` beside its destination, so that one that breaks off goes on
+from there next time (HTTP Range); it gets its name only when its size and sha256 are right. With
+the wrong sum nothing stays on the disk. Nothing else in the package opens a connection.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import re
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.files import atomic_path
+
+TIMEOUT_SECONDS = 60.0
+_CHUNK = 1 << 18  # bytes
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file of an official source; `terms` is what a user has to know before using it."""
+
+    name: str
+    file: str
+    url: str
+    size: int
+    sha256: str
+    terms: str
+
+
+JSB = Download(
+    name="jsb",
+    file="Jsb16thSeparated.json",
+    url="https://raw.githubusercontent.com/czhuang/JSB-Chorales-dataset/"
+    "9a7f733ddb4ed91f48da64ac7f0f621c34aadd4d/Jsb16thSeparated.json",
+    size=1_666_444,
+    sha256="79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7",
+    terms="Bach's music is in the public domain; for this encoding no licence is stated.",
+)
+MAESTRO = Download(
+    name="maestro",
+    file="maestro-v3.0.0-midi.zip",
+    url="https://storage.googleapis.com/magentadata/datasets/maestro/v3.0.0/maestro-v3.0.0-midi.zip",
+    size=58_416_533,
+    sha256="70470ee253295c8d2c71e6d9d4a815189e35c89624b76d22fce5a019d5dde12c",
+    terms="CC BY-NC-SA 4.0: name the source, no commercial use, share alike; so are weights and "
+    "ids made from it.",
+)
+DOWNLOADS = {download.name: download for download in (JSB, MAESTRO)}
+CHECKPOINTS = ("bach", "piano")
+
+_CHECKPOINT_FILES = ("config.json", "model.safetensors")
+
+
+class Meter:
+    """Hears how many bytes there are; this one keeps silent."""
+
+    def begin(self, done: int, total: int) -> None:
+        """`done` of `total` bytes are here already."""
+
+    def add(self, count: int) -> None:
+        """`count` bytes more are here."""
+
+    def finish(self) -> None:
+        """There is nothing more to hear; called after an error too."""
+
+
+def fetch(
+    download: Download, out: Path, *, url: str | None = None, meter: Meter | None = None
+) -> None:
+    """Download a file to `out`, going on from ``out.part`` where there is one.
+
+    Args:
+        download: what is expected.
+        out: file to make; the caller knows that it may be written.
+        url: another place that has the same file.
+        meter: hears of every chunk.
+
+    Raises:
+        DatasetError: no connection, it broke off (what came is kept), or the wrong bytes came (they
+            are deleted).
+    """
+    url = download.url if url is None else url
+    if not re.match(r"https?://", url):
+        raise ConfigError(f"url {url!r} is not of http or https; a local copy goes with --from.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(out.name + ".part")
+    have = part.stat().st_size if part.is_file() else 0
+    if have > download.size:
+        part.unlink()
+        have = 0
+    meter = meter or Meter()
+    if have < download.size:
+        with _connection_errors(url, part, download.size):
+            _receive(download, url, part, have, meter)
+    _check(download, part, delete=True, origin=url)
+    os.replace(part, out)
+
+
+def copy_file(download: Download, source: Path, out: Path) -> None:
+    """Copy a local file to `out` once its size and sha256 are right.
+
+    Raises:
+        DatasetError: it is missing or another file; neither it nor `out` is touched.
+    """
+    path = source / download.file if source.is_dir() else source
+    if not path.is_file():
+        raise DatasetError(f"{path}: no such file; expected a copy of {download.file}.")
+    _check(download, path, delete=False, origin=str(path))
+    with atomic_path(out) as temporary:
+        shutil.copyfile(path, temporary)
+
+
+def copy_checkpoint(source: Path, out: Path) -> None:
+    """Copy the folder of a released checkpoint to `out`, in one step.
+
+    Its configuration has to be JSON and its weights a whole safetensors file.
+
+    Raises:
+        DatasetError: it is no such folder.
+    """
+    for name in _CHECKPOINT_FILES:
+        if not (source / name).is_file():
+            raise DatasetError(f"{source}: no {name} in it, so this is no checkpoint folder.")
+    _check_json(source / "config.json")
+    _check_safetensors(source / "model.safetensors")
+    temporary = out.with_name(f".{out.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        for path in sorted(source.iterdir()):
+            if path.is_file():
+                shutil.copyfile(path, temporary / path.name)
+        if out.is_dir():
+            shutil.rmtree(out)
+        os.replace(temporary, out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _receive(download: Download, url: str, part: Path, have: int, meter: Meter) -> None:
+    """Append what is missing to `part`; begin anew where the server cannot give a range."""
+    headers = {"User-Agent": "music-transformer"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        if have and not _continues(response, have):
+            have = 0
+        _check_announced_size(download, url, response, have)
+        meter.begin(have, download.size)
+        try:
+            with open(part, "ab" if have else "wb") as file:
+                while chunk := response.read(_CHUNK):
+                    have += len(chunk)
+                    if have > download.size:
+                        file.close()
+                        part.unlink()
+                        raise _wrong(download, url, "it is longer than that")
+                    file.write(chunk)
+                    meter.add(len(chunk))
+        finally:
+            meter.finish()
+    if have < download.size:
+        raise DatasetError(_broke_off(url, have, download.size))
+
+
+def _continues(response: Any, have: int) -> bool:
+    """Whether the answer is the part from byte `have` on, as asked."""
+    content_range = str(response.headers.get("Content-Range", ""))
+    return bool(response.status == 206) and content_range.startswith(f"bytes {have}-")
+
+
+def _check_announced_size(download: Download, url: str, response: Any, have: int) -> None:
+    """Refuse another file before its bytes come, so that what is on the disk stays."""
+    announced = response.headers.get("Content-Length")
+    if announced is not None and announced.isdigit() and int(announced) + have != download.size:
+        raise _wrong(download, url, f"the server offers {int(announced) + have:,} bytes")
+
+
+@contextmanager
+def _connection_errors(url: str, part: Path, size: int) -> Iterator[None]:
+    """Say in one line what is wrong with a connection."""
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416:  # the part is not the beginning of what is there
+            part.unlink(missing_ok=True)
+            raise DatasetError(f"{url}: the server refused to go on; run it again.") from error
+        raise DatasetError(f"{url}: the server answers {error.code} {error.reason}.") from error
+    except (http.client.IncompleteRead, ConnectionResetError, TimeoutError) as error:
+        have = part.stat().st_size if part.is_file() else 0
+        raise DatasetError(_broke_off(url, have, size)) from error
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DatasetError(
+            f"{url}: no connection ({reason}); check the network, or give a local copy with --from."
+        ) from error
+
+
+def _broke_off(url: str, have: int, size: int) -> str:
+    return f"{url}: the connection broke off at {have:,} of {size:,} bytes; run it again to go on."
+
+
+def _check(download: Download, path: Path, *, delete: bool, origin: str) -> None:
+    """Refuse a file whose size or sha256 is wrong."""
+    size = path.stat().st_size
+    if size == download.size:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest == download.sha256:
+            return
+        found = f"its sha256 is {digest}"
+    else:
+        found = f"it has {size:,} bytes"
+    if delete:
+        path.unlink()
+    raise _wrong(download, origin, found, deleted=delete)
+
+
+def _wrong(download: Download, origin: str, found: str, *, deleted: bool = False) -> DatasetError:
+    what = f"{download.file} with {download.size:,} bytes and sha256 {download.sha256}"
+    end = "; what came is deleted, run it again" if deleted else ""
+    return DatasetError(f"{origin}: not {what}: {found}{end}.")
+
+
+def _check_json(path: Path) -> None:
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DatasetError(f"{path}: not JSON ({error}); restore it from its source.") from error
+    if not isinstance(config, dict) or "model" not in config or "tokenizer" not in config:
+        raise DatasetError(f"{path}: names no model and tokenizer; restore it from its source.")
+
+
+def _check_safetensors(path: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise DatasetError(f"{path}: not whole weights; restore them from their source.") from error

@@ -1,0 +1,226 @@
+"""Many MIDI files -> ids, on all cores, in a way that may be interrupted.
+
+Every file that is encoded leaves its ids in a work folder, under a name made of its own name,
+size, date, the settings and the version of this package. A later run with the same settings finds
+them and does not read those files again; files that could not be read are tried again, which
+takes no time.
+
+A file that cannot be read never stops the others: it becomes a `Skipped`.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from music_transformer import __version__
+from music_transformer.datasets.prepared import Skipped
+from music_transformer.errors import ConfigError, DatasetError, MidiError, TokenError
+from music_transformer.files import atomic_path
+from music_transformer.midi import read_midi
+from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
+
+PIECES = "pieces"  # the part of the work folder that holds ids
+
+_ID = np.dtype("<u2")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A MIDI file and what it is called in the prepared data."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class MidiSettings:
+    """What decides the ids of a MIDI file, beside the file."""
+
+    tokenizer: dict[str, Any]
+    piano_only: bool = False
+    keep_silence: bool = False
+
+    def make_tokenizer(self) -> Tokenizer:
+        """The tokenizer these settings name."""
+        return tokenizer_from_config(self.tokenizer)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A file that was encoded: where its ids are kept, and what was survived in reading it."""
+
+    name: str
+    ids_path: Path
+    sha256: str
+    warnings: dict[str, int] = field(default_factory=dict)
+
+    def ids(self) -> npt.NDArray[np.uint16]:
+        """The ids, without START and END."""
+        return np.fromfile(self.ids_path, dtype=_ID)
+
+
+class Watcher:
+    """Hears how the work goes on; this one keeps silent."""
+
+    def say(self, message: str) -> None:
+        """Something that takes a while begins."""
+
+    def begin(self, total: int) -> None:
+        """`total` files are going to be encoded."""
+
+    def done(self, result: Encoded | Skipped) -> None:
+        """One file more is encoded or skipped."""
+
+    def finish(self) -> None:
+        """There is nothing more to hear; called after an interruption too."""
+
+
+def encode_files(
+    sources: Sequence[Source],
+    settings: MidiSettings,
+    work: Path,
+    *,
+    jobs: int | None = None,
+    watcher: Watcher | None = None,
+) -> tuple[list[Encoded], list[Skipped]]:
+    """Encode files, several at a time; results are in the order of `sources`.
+
+    Args:
+        sources: the files.
+        settings: how to encode them.
+        work: folder that keeps what is done.
+        jobs: processes; default one for each core this process may use. 1 starts none.
+        watcher: hears of every file.
+    """
+    jobs = _default_jobs() if jobs is None else jobs
+    if jobs < 1:
+        raise ConfigError(f"jobs={jobs}: at least one process has to work.")
+    folder = work / PIECES
+    folder.mkdir(parents=True, exist_ok=True)
+    watcher = watcher or Watcher()
+    watcher.begin(len(sources))
+    results: dict[str, Encoded | Skipped] = {}
+    try:
+        for result in _results(sources, settings, folder, min(jobs, len(sources))):
+            results[result.name] = result
+            watcher.done(result)
+    finally:
+        watcher.finish()
+    ordered = [results[source.name] for source in sources]
+    return (
+        [result for result in ordered if isinstance(result, Encoded)],
+        [result for result in ordered if isinstance(result, Skipped)],
+    )
+
+
+def sum_warnings(encoded: Iterable[Encoded]) -> dict[str, int]:
+    """What was survived in all files, most frequent first."""
+    total: Counter[str] = Counter()
+    for item in encoded:
+        total.update(item.warnings)
+    return dict(total.most_common())
+
+
+def _results(
+    sources: Sequence[Source], settings: MidiSettings, folder: Path, jobs: int
+) -> Iterator[Encoded | Skipped]:
+    """The result of each file, as it comes."""
+    if jobs <= 1:
+        for source in sources:
+            yield _encode(source, settings, folder)
+        return
+    context = multiprocessing.get_context("spawn")  # the one way that every system has
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker)
+    try:
+        futures: list[Future[Encoded | Skipped]] = [
+            pool.submit(_encode, source, settings, folder) for source in sources
+        ]
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise DatasetError(
+            "a process that encoded files was ended from outside (out of memory?); "
+            "run it again with --jobs 1: what is done is kept."
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | Skipped:
+    """Encode one file, unless its ids are kept already."""
+    try:
+        if not source.path.is_file():
+            return Skipped(source.name, "no such file, or not an ordinary one")
+        kept = folder / _key(source, settings)
+        if not kept.is_file():
+            _read(source, settings, kept)
+        data = kept.read_bytes()
+        note = kept.with_suffix(".json")
+        warnings = json.loads(note.read_bytes()) if note.is_file() else {}
+    except (MidiError, TokenError) as error:
+        return Skipped(source.name, _reason(str(error), source.path))
+    except OSError as error:
+        return Skipped(source.name, (error.strerror or str(error)).lower())
+    return Encoded(source.name, kept, hashlib.sha256(data).hexdigest(), warnings)
+
+
+def _read(source: Source, settings: MidiSettings, kept: Path) -> None:
+    """Read and encode a file and keep its ids (and what was survived, if anything) at `kept`."""
+    tokenizer = settings.make_tokenizer()
+    notes = read_midi(source.path, piano_only=settings.piano_only)
+    # A chorale keeps its opening rests: without them its sixteenths would not know their beat.
+    keep_silence = settings.keep_silence or tokenizer.kind == "chorale"
+    ids = tokenizer.encode_array(notes, keep_silence=keep_silence)
+    if not len(ids):
+        raise MidiError(f"{source.path}: there are no notes in it; leave it out.")
+    if notes.warnings:
+        with atomic_path(kept.with_suffix(".json")) as temporary:
+            temporary.write_text(json.dumps(notes.warnings))
+    with atomic_path(kept) as temporary:
+        ids.astype(_ID).tofile(temporary)
+
+
+def _key(source: Source, settings: MidiSettings) -> str:
+    """Name of the file that keeps the ids of a source: another for every change of either."""
+    state = source.path.stat()
+    parts = [source.name, state.st_size, state.st_mtime_ns, asdict(settings), __version__]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest() + ".ids"
+
+
+def _reason(message: str, path: Path) -> str:
+    """A message without the path it begins with: reports name the file anyway."""
+    for prefix in (f"{path}: ", f"{path.name}: "):
+        message = message.removeprefix(prefix)
+    return message
+
+
+def _default_jobs() -> int:
+    """The number of cores this process may use."""
+    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else (os.cpu_count() or 1)
+
+
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

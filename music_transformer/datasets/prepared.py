@@ -1,0 +1,346 @@
+"""Prepared data: a folder of id arrays and the file that says what they are.
+
+``meta.json`` names the tokenizer, the corpus, the settings, everything that was skipped, and for
+each split its file, number of events, sha256 and pieces. A split is one file of little-endian
+``uint16`` ids: all its pieces, each with START before and END after it, one behind the other. It
+is read through ``numpy.memmap``, so opening costs no memory and several processes share the
+pages.
+
+``offset`` and ``length`` of a piece count ids, START and END included; ``events`` never counts
+them.
+
+A folder is built under another name and renamed when it is complete: there is either prepared data
+at a path or there is none.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
+from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
+
+Ids = npt.NDArray[np.uint16]
+Piece = tuple[str, npt.ArrayLike]  # name and ids, without START and END
+
+FORMAT = 1
+META_FILE = "meta.json"
+SPLITS = ("train", "validation", "test")
+_ID = np.dtype("<u2")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that was not taken, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedData:
+    """A prepared folder, opened; `open` checks it and `verify` reads every byte of it."""
+
+    path: Path
+    meta: dict[str, Any]
+    tokenizer: Tokenizer
+    arrays: dict[str, Ids]
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "PreparedData":
+        """Prepared data at `path`, checked against ``meta.json``; the ids stay on the disk.
+
+        Raises:
+            DatasetError: nothing is there, or it is not what its ``meta.json`` says.
+        """
+        folder = Path(path)
+        meta = _read_meta(folder)
+        try:
+            tokenizer = tokenizer_from_config(meta["tokenizer"])
+            arrays = {
+                name: _open_split(folder, name, meta["splits"][name]) for name in _order(meta)
+            }
+        except DatasetError:
+            raise
+        except MusicTransformerError as error:
+            raise _broken(folder, f"its tokenizer is unknown ({error})") from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _broken(folder, f"{META_FILE} lacks or garbles {error}") from error
+        return cls(path=folder, meta=meta, tokenizer=tokenizer, arrays=arrays)
+
+    @property
+    def corpus(self) -> str:
+        """Name of the corpus: ``jsb``, ``maestro`` or that of the folder."""
+        return str(self.meta["corpus"])
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits that hold pieces, in the order train, validation, test."""
+        return tuple(self.arrays)
+
+    @property
+    def checksum(self) -> str:
+        """sha256 over tokenizer, piece boundaries and the checksums of all ids; cheap to ask."""
+        parts = [json.dumps(self.meta["tokenizer"], sort_keys=True)]
+        for name in self.splits:
+            split = self.meta["splits"][name]
+            parts += [name, split["sha256"], str([piece["offset"] for piece in split["pieces"]])]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def voice_ranges(self) -> list[tuple[int, int]] | None:
+        """Lowest and highest pitch of each voice in the training split; None unless chorales."""
+        ranges = self.meta.get("voice_ranges")
+        return None if ranges is None else [(int(low), int(high)) for low, high in ranges]
+
+    def events(self, split: str) -> int:
+        """Number of events of `split`, without START and END."""
+        self._check_split(split)
+        return int(self.meta["splits"][split]["events"])
+
+    def names(self, split: str) -> list[str]:
+        """Names of the pieces of `split`, in the order of `pieces`."""
+        self._check_split(split)
+        return [str(piece["name"]) for piece in self.meta["splits"][split]["pieces"]]
+
+    def pieces(self, split: str) -> list[Ids]:
+        """The pieces of `split`, each ``START ... END``: views of the file, read when touched.
+
+        Raises:
+            DatasetError: there is no such split.
+        """
+        self._check_split(split)
+        ids = self.arrays[split]
+        return [
+            ids[piece["offset"] : piece["offset"] + piece["length"]]
+            for piece in self.meta["splits"][split]["pieces"]
+        ]
+
+    def verify(self) -> None:
+        """Read everything: checksums, ids inside the vocabulary, START and END at their places.
+
+        Raises:
+            DatasetError: a byte is not as it was written.
+        """
+        for name, ids in self.arrays.items():
+            split = self.meta["splits"][name]
+            if hashlib.sha256(ids.tobytes()).hexdigest() != split["sha256"]:
+                raise _broken(self.path, f"{split['file']} has another sha256 than when written")
+            if int(ids.max()) >= self.tokenizer.vocab_size:
+                raise _broken(self.path, f"{split['file']} holds ids outside the vocabulary")
+            for piece in self.pieces(name):
+                if piece[0] != self.tokenizer.start or piece[-1] != self.tokenizer.end:
+                    raise _broken(self.path, f"{split['file']} has a piece without START or END")
+
+    def _check_split(self, split: str) -> None:
+        if split not in self.arrays:
+            known = ", ".join(self.splits)
+            raise DatasetError(f"{self.path}: no split {split!r}; it has {known}.")
+
+
+def check_destination(out: str | os.PathLike[str], *, force: bool) -> Path:
+    """Return `out` if prepared data may be written there; to be called before the work.
+
+    Raises:
+        ConfigError: something is there and `force` is off, or it is not prepared data (which no
+            flag may delete).
+    """
+    path = Path(out)
+    if not path.name:
+        raise ConfigError(f"--out {out}: give the folder a name, such as data/NAME.")
+    if not os.path.lexists(path):
+        return path
+    if not path.is_dir():
+        raise ConfigError(f"{path}: this is a file; prepared data is a folder.")
+    if not any(path.iterdir()):
+        return path
+    if not (path / META_FILE).is_file():
+        raise ConfigError(f"{path}: the folder holds other things; choose another --out.")
+    if not force:
+        raise ConfigError(f"{path}: prepared data exists; add --force to replace it.")
+    return path
+
+
+def work_folder(out: Path) -> Path:
+    """Where the preparation of `out` keeps what it has done so far; gone when it is complete."""
+    return out.with_name(out.name + ".tmp")
+
+
+def write_prepared(
+    out: Path,
+    *,
+    tokenizer: Tokenizer,
+    corpus: str,
+    splits: Mapping[str, Iterable[Piece]],
+    skipped: Iterable[Skipped] = (),
+    settings: Mapping[str, Any] | None = None,
+    report: Mapping[str, Any] | None = None,
+) -> PreparedData:
+    """Write prepared data and put it at `out` in one step, replacing what was there.
+
+    Args:
+        out: the folder, accepted by `check_destination`.
+        tokenizer: the one that made the ids.
+        corpus: name for reports.
+        splits: split -> (name, ids) of each piece, without START and END; empty ones are left out.
+        skipped: files that were not taken.
+        settings: whatever else decided the contents; kept in ``meta.json``.
+        report: what there is to tell about the sources; kept there too.
+    """
+    ready = work_folder(out) / "ready"
+    shutil.rmtree(ready, ignore_errors=True)
+    ready.mkdir(parents=True)
+    written = {
+        name: _write_split(ready, name, pieces, tokenizer) for name, pieces in splits.items()
+    }
+    meta: dict[str, Any] = {
+        "format": FORMAT,
+        "corpus": corpus,
+        "tokenizer": tokenizer.to_config(),
+        "settings": dict(settings or {}),
+        "splits": {name: split for name, split in written.items() if split["pieces"]},
+        "skipped": [{"name": item.name, "reason": item.reason} for item in skipped],
+        "report": dict(report or {}),
+    }
+    if tokenizer.kind == "chorale" and "train" in meta["splits"]:
+        meta["voice_ranges"] = _voice_ranges(ready, meta["splits"]["train"])
+    text = json.dumps(meta, indent=1, ensure_ascii=False)
+    _write_synced(ready / META_FILE, text.encode("utf-8", "surrogateescape"))
+    _publish(ready, out)
+    _remove_work(work_folder(out))
+    return PreparedData.open(out)
+
+
+def _write_split(
+    folder: Path, name: str, pieces: Iterable[Piece], tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Write one file of ids; its entry of ``meta.json``. A split of no pieces leaves no file."""
+    path = folder / f"{name}.bin"
+    digest, offset, index = hashlib.sha256(), 0, []
+    with open(path, "wb") as file:
+        for piece, events in pieces:
+            middle = np.asarray(events, dtype=_ID)
+            ids = np.concatenate(
+                [np.array([tokenizer.start], _ID), middle, np.array([tokenizer.end], _ID)]
+            ).tobytes()
+            file.write(ids)
+            digest.update(ids)
+            index.append({"name": piece, "offset": offset, "length": len(middle) + 2})
+            offset += len(middle) + 2
+        file.flush()
+        os.fsync(file.fileno())
+    if not index:
+        path.unlink()
+    return {
+        "file": path.name,
+        "events": offset - 2 * len(index),
+        "sha256": digest.hexdigest(),
+        "pieces": index,
+    }
+
+
+def _voice_ranges(folder: Path, split: dict[str, Any]) -> list[list[int]]:
+    """Lowest and highest pitch of each of the four voices; a voice that is silent has 0 and 127."""
+    ids = np.fromfile(folder / split["file"], dtype=_ID)
+    grid = np.concatenate(
+        [
+            ids[piece["offset"] + 1 : piece["offset"] + piece["length"] - 1].reshape(-1, 4)
+            for piece in split["pieces"]
+        ]
+    )  # (T, 4)
+    ranges = []
+    for voice in grid.T:
+        pitches = voice[voice < 128]
+        ranges.append([int(pitches.min()), int(pitches.max())] if len(pitches) else [0, 127])
+    return ranges
+
+
+def _publish(ready: Path, out: Path) -> None:
+    """Rename `ready` to `out`; what was at `out` goes only after the new data is in its place."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    old = work_folder(out) / "replaced"
+    if out.is_dir():
+        shutil.rmtree(old, ignore_errors=True)
+        os.replace(out, old)
+    try:
+        os.replace(ready, out)
+    except OSError:
+        if old.is_dir():
+            os.replace(old, out)
+        raise
+
+
+def _remove_work(work: Path) -> None:
+    """Delete what preparing leaves in its work folder, and the folder if nothing else is in it."""
+    for part in ("pieces", "source", "replaced"):
+        shutil.rmtree(work / part, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        work.rmdir()
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    """``meta.json`` of a folder, known to be of this format."""
+    path = folder / META_FILE
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: no such folder; make it with `music-transformer prepare`.")
+    if not path.is_file():
+        raise DatasetError(
+            f"{folder}: no {META_FILE} in it, so this is no prepared data; "
+            "make it with `music-transformer prepare`."
+        )
+    try:
+        meta = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise _broken(folder, f"{META_FILE} is not JSON ({error})") from error
+    if not isinstance(meta, dict):
+        raise _broken(folder, f"{META_FILE} holds no JSON object")
+    if meta.get("format") != FORMAT:
+        raise _broken(folder, f"format {meta.get('format')!r}, this version reads {FORMAT}")
+    return meta
+
+
+def _order(meta: dict[str, Any]) -> list[str]:
+    """Names of the splits: the three usual ones first."""
+    names = list(meta["splits"])
+    return [name for name in SPLITS if name in names] + [n for n in names if n not in SPLITS]
+
+
+def _open_split(folder: Path, name: str, split: dict[str, Any]) -> Ids:
+    """The ids of one split as a memmap; sizes and the index are checked, bytes are not read."""
+    file = split["file"]
+    if Path(file).name != file:
+        raise _broken(folder, f"{META_FILE} names a file outside the folder: {file}")
+    pieces = split["pieces"]
+    offsets = np.array([piece["offset"] for piece in pieces], dtype=np.int64)
+    lengths = np.array([piece["length"] for piece in pieces], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    if not len(pieces) or lengths.min() < 2 or not np.array_equal(offsets, ends - lengths):
+        raise _broken(folder, f"the index of split {name!r} does not add up")
+    if split["events"] != int(ends[-1]) - 2 * len(pieces):
+        raise _broken(folder, f"split {name!r} has another number of events than its pieces")
+    path = folder / file
+    size = path.stat().st_size if path.is_file() else -1
+    if size != int(ends[-1]) * _ID.itemsize:
+        found = "is missing" if size < 0 else f"has {size:,} bytes"
+        raise _broken(folder, f"{file} {found}, expected {int(ends[-1]) * _ID.itemsize:,} bytes")
+    return np.memmap(path, dtype=_ID, mode="r")
+
+
+def _broken(folder: Path, what: str) -> DatasetError:
+    return DatasetError(f"{folder}: {what}; prepare it again with --force.")

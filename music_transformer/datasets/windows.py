@@ -1,0 +1,254 @@
+"""Windows of ids: random crops to learn from, and consecutive ones to measure with.
+
+Everywhere the target of an input id is the id that follows it, and PAD where nothing is to be
+learned or counted. `place` is the index of the input id in its piece, START being 0: the id at
+place p predicts event p, counted from 0.
+
+Training windows depend on nothing but (seed, step, rank): every step can be made again, in any
+order, so a resumed run sees what an uninterrupted one would have. Row r of rank k in batches of B
+is row k B + r of one batch of all ranks together: two devices see what one with twice the batch
+sees.
+
+Evaluation windows are fixed; every event of a piece is the target of exactly one of them.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from music_transformer.datasets.augment import (
+    STRETCHES,
+    chorale_transpositions,
+    performance_transpositions,
+    stretched_crop,
+    transpose_chorale,
+    transpose_performance,
+)
+from music_transformer.datasets.prepared import PreparedData
+from music_transformer.errors import ConfigError
+from music_transformer.tokenizers import PerformanceTokenizer
+
+Ids = npt.NDArray[np.integer[Any]]
+
+START_SHARE = 1 / 8  # of the training windows begin with the piece itself
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Input ids, what each should predict, and where in its piece each stands: (B, L) int64."""
+
+    ids: Tensor
+    targets: Tensor
+    place: Tensor
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        return Batch(self.ids.to(device), self.targets.to(device), self.place.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """One window of one piece: ids, targets and place (L,) int64, and the index of the piece."""
+
+    ids: Tensor
+    targets: Tensor
+    place: Tensor
+    piece: int
+
+
+class TrainingWindows:
+    """Random crops of the training split, augmented.
+
+    A piece is drawn in proportion to its length and a crop of `length` inputs anywhere in it; one
+    window in eight begins with START. A piece shorter than that is padded. END is a target: a model
+    has to learn to end.
+
+    Args:
+        data: prepared data with a training split.
+        length: L, input ids of a window.
+        batch_size: B, windows of a batch on this rank.
+        seed: of all draws.
+        rank: of this process.
+        world_size: number of processes.
+        augment: stretch and transpose as `augment` says.
+    """
+
+    def __init__(
+        self,
+        data: PreparedData,
+        *,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        augment: bool = True,
+    ) -> None:
+        for name, value in {"length": length, "batch_size": batch_size}.items():
+            if value < 1:
+                raise ConfigError(f"{name}={value}: a window and a batch hold at least one.")
+        if not 0 <= rank < world_size:
+            raise ConfigError(f"rank={rank} is not one of {world_size} processes, 0 the first.")
+        self.length = length
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.augment = augment
+        self.tokenizer = data.tokenizer
+        self._pieces = data.pieces("train")
+        self._ends = np.cumsum([len(piece) - 1 for piece in self._pieces])  # targets so far
+        self._transpositions = _transpositions(data) if augment else None
+
+    @property
+    def events_per_epoch(self) -> int:
+        """Targets in the training split: every event and every END once."""
+        return int(self._ends[-1])
+
+    @property
+    def events_per_step(self) -> int:
+        """Targets in one batch of all ranks together, padding included."""
+        return self.batch_size * self.world_size * self.length
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step on this rank."""
+        ids = np.full((self.batch_size, self.length), self.tokenizer.pad, dtype=np.int64)
+        targets = ids.copy()
+        place = np.zeros((self.batch_size, 1), dtype=np.int64)
+        for row in range(self.batch_size):
+            crop, place[row] = self._crop(step, self.rank * self.batch_size + row)
+            ids[row, : len(crop) - 1] = crop[:-1]
+            targets[row, : len(crop) - 1] = crop[1:]
+        place = place + np.arange(self.length)  # (B, L)
+        return Batch(torch.from_numpy(ids), torch.from_numpy(targets), torch.from_numpy(place))
+
+    def prefetch(self, first_step: int = 0, *, ahead: int = 2) -> Iterator[Batch]:
+        """The batches from `first_step` on, without end, made by a thread while others are used."""
+        steps = itertools.count(first_step)
+        with ThreadPoolExecutor(1, thread_name_prefix="windows") as pool:
+            waiting: deque[Future[Batch]] = deque()
+            try:
+                while True:
+                    while len(waiting) <= ahead:
+                        waiting.append(pool.submit(self.batch, next(steps)))
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _crop(self, step: int, row: int) -> tuple[Ids, int]:
+        """At most L + 1 ids of one piece, augmented, and the place of the first of them."""
+        random = np.random.default_rng((self.seed, step, row))
+        index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
+        piece = self._pieces[index]
+        # A window of the end is as likely as the end is long, so END is seen as often as it comes.
+        place = min(int(random.integers(len(piece) - 1)), max(0, len(piece) - 1 - self.length))
+        if random.random() < START_SHARE:
+            place = 0
+        if self._transpositions is None:
+            return piece[place : place + self.length + 1], place
+        semitones = int(random.choice(self._transpositions[index]))
+        if not isinstance(self.tokenizer, PerformanceTokenizer):
+            return transpose_chorale(piece[place : place + self.length + 1], semitones), place
+        factor = float(random.choice(STRETCHES))
+        crop = self._stretched(self.tokenizer, piece, place, factor)
+        return transpose_performance(crop, semitones), place
+
+    def _stretched(
+        self, tokenizer: PerformanceTokenizer, piece: Ids, place: int, factor: float
+    ) -> Ids:
+        """The ids from `place` on of a piece played `factor` times as long; at most L + 1."""
+        wanted = self.length + 1
+        if factor == 1.0:
+            return piece[place : place + wanted]
+        head = piece[:1] if place == 0 else piece[:0]
+        crop, at_end = stretched_crop(
+            tokenizer,
+            piece[1:-1],
+            first=max(0, place - 1),
+            length=wanted - len(head),
+            factor=factor,
+        )
+        tail = piece[-1:] if at_end else piece[:0]
+        return np.concatenate([head, crop, tail])[:wanted]
+
+
+def evaluation_windows(
+    data: PreparedData, split: str, length: int, stride: int | None = None
+) -> Iterator[Window]:
+    """Windows over all pieces of a split, in order; see `piece_windows`.
+
+    Args:
+        data: prepared data.
+        split: name of the split.
+        length: L, most input ids of a window.
+        stride: from one window to the next; default `length`: windows that do not overlap.
+    """
+    pad = data.tokenizer.pad
+    for index, piece in enumerate(data.pieces(split)):
+        yield from piece_windows(piece, length, stride, pad=pad, index=index)
+
+
+def piece_windows(
+    piece: Ids, length: int, stride: int | None = None, *, pad: int, index: int = 0
+) -> Iterator[Window]:
+    """Windows that together have every event of a piece as a target exactly once.
+
+    The first counts all of its targets; a later one, `stride` further on, only those that no
+    earlier one counted: at least ``length - stride`` ids of context stand before each. START is
+    an input and never a target; END is neither.
+
+    Args:
+        piece: (N,) ids, START ... END.
+        length: L, most input ids of a window; the last of a piece may be shorter.
+        stride: 1..length; default `length`.
+        pad: id that marks a target as not counted.
+        index: of the piece, handed through.
+    """
+    stride = length if stride is None else stride
+    if not 1 <= stride <= length:
+        raise ConfigError(f"stride={stride} is not in 1..{length}, the length of a window.")
+    n_events = len(piece) - 2
+    counted = 0
+    for begin in itertools.count(0, stride):
+        if counted >= n_events:
+            return
+        end = min(begin + length, n_events)
+        targets = np.full(end - begin, pad, dtype=np.int64)
+        targets[counted - begin :] = piece[counted + 1 : end + 1]
+        counted = end
+        yield Window(
+            ids=torch.from_numpy(piece[begin:end].astype(np.int64)),
+            targets=torch.from_numpy(targets),
+            place=torch.arange(begin, end),
+            piece=index,
+        )
+
+
+def collate(windows: Sequence[Window], *, pad: int) -> Batch:
+    """Windows as one batch, the shorter ones padded at their end, where no real id sees it."""
+    length = max(len(window.ids) for window in windows)
+    ids = torch.full((len(windows), length), pad, dtype=torch.int64)
+    targets = ids.clone()
+    first = torch.tensor([[int(window.place[0])] for window in windows])  # (B, 1)
+    for row, window in enumerate(windows):
+        ids[row, : len(window.ids)] = window.ids
+        targets[row, : len(window.ids)] = window.targets
+    return Batch(ids, targets, first + torch.arange(length))
+
+
+def _transpositions(data: PreparedData) -> list[list[int]]:
+    """For each training piece the transpositions it allows."""
+    pieces = [piece[1:-1] for piece in data.pieces("train")]
+    ranges = data.voice_ranges
+    if ranges is None:
+        return [performance_transpositions(events) for events in pieces]
+    return [chorale_transpositions(events, ranges) for events in pieces]

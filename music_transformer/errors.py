@@ -1,0 +1,38 @@
+"""The one hierarchy of errors.
+
+Every error a user can cause is a `MusicTransformerError`. Its message is one line that says what is
+wrong, where, and how to mend it; the command line prints that line and picks the exit code from the
+class: 2 for `ConfigError` (a wrong request), 3 for the others (an input is missing or broken).
+"""
+
+
+class MusicTransformerError(Exception):
+    """What a user, a file or a setting caused, said in one line."""
+
+
+class MidiError(MusicTransformerError):
+    """A MIDI file is missing, damaged or holds nothing to play."""
+
+
+class TokenError(MusicTransformerError):
+    """An id or a stream of ids is outside the vocabulary."""
+
+
+class DatasetError(MusicTransformerError):
+    """A corpus or prepared data is missing, damaged or of the wrong kind."""
+
+
+class ConfigError(MusicTransformerError):
+    """A setting, alone or with others, makes no sense."""
+
+
+class ShapeError(MusicTransformerError):
+    """A tensor has another shape than the operator expects."""
+
+
+class CheckpointError(MusicTransformerError):
+    """A checkpoint is missing, damaged or does not fit what is asked of it."""
+
+
+class RenderError(MusicTransformerError):
+    """Audio or a picture cannot be made: a missing extra, font or a broken input."""

@@ -1,0 +1,281 @@
+"""Negative log-likelihood in nats per event: the one number a model is judged by.
+
+The protocol (it changes the number by more than many a model does, so it is fixed here):
+
+- Real events only: START is the first input and never a target, END and padding never count. The
+  first event of a piece is predicted from START.
+- Performance: each piece in non-overlapping windows of the model's context; the rest is kept.
+- Chorale ("per note"): whole chorales, windows of the context every half context. Every cell is
+  counted once, in the first window that reaches it, so all but the first half context of a piece
+  are predicted from at least half a context. Mean over all 4 x T cells.
+- The total is weighted by events. Losses are summed in float64; padding stands to the right of what
+  a causal model sees, so neither the batch size nor the neighbours in a batch move the number (by
+  more than float32 rounds).
+
+`event_losses` gives the loss of each event with its place, `evaluate_nll` the report.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from music_transformer.datasets.windows import Window, collate, evaluation_windows
+from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT, VOICE_NAMES
+
+if TYPE_CHECKING:
+    from music_transformer.datasets import PreparedData
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+_N_QUARTERS = 4
+
+
+class EventModel(Protocol):
+    """What is asked of a model: its config, and logits (B, L, V) of ids and places (B, L)."""
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def training(self) -> bool: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def to(self, device: torch.device) -> Any: ...
+
+    def parameters(self) -> Iterator[Any]: ...
+
+    def __call__(self, ids: Tensor, *, place: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a number was measured; windows and strides in events, `windows` None for all of them."""
+
+    split: str
+    kind: str
+    context: int
+    stride: int
+    windows: int | None
+
+
+@dataclass(frozen=True)
+class NllReport:
+    """NLL of a split in nats per event (chorale: per note), lower is better, and its parts.
+
+    `nll` is weighted by events; `mean_over_pieces` gives each piece the same weight, and
+    `standard_error` is its standard error (None for one piece). Parts that do not apply, or hold no
+    event, are None or absent.
+    """
+
+    nll: float
+    events: int
+    pieces: int
+    mean_over_pieces: float
+    standard_error: float | None
+    by_quarter: list[float | None]  # of the window: how much a longer context helps
+    by_voice: dict[str, float] | None  # chorale: soprano, alto, tenor, bass
+    on_beat: float | None  # chorale: first sixteenth of each beat
+    half_beats: float | None  # chorale: third sixteenth
+    odd_sixteenths: float | None  # chorale: second and fourth
+    off_beat: float | None  # chorale: the last two together
+    protocol: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EventLosses:
+    """One row per counted event: loss in nats, piece, place in the piece and in the window.
+
+    `place` counts events from 0, `column` is the position of its input in the window.
+    """
+
+    loss: FloatArray
+    piece: IntArray
+    place: IntArray
+    column: IntArray
+
+
+def evaluate_nll(
+    model: EventModel,
+    data: "PreparedData",
+    split: str,
+    *,
+    device: str | torch.device | None = None,
+    context: int | None = None,
+    batch_size: int = 8,
+    max_windows: int | None = None,
+    progress: Progress | None = None,
+) -> NllReport:
+    """NLL of `model` on a split of `data`, by the protocol above.
+
+    Args:
+        model: anything with a config that gives logits (B, L, V) for `model(ids, place=place)`.
+            It is put in evaluation mode for the while; gradients are off.
+        data: prepared with the tokenizer of the model.
+        split: its name, "validation" or "test".
+        device: moves the model there first; None leaves it where it is.
+        context: window length in events; None takes that of the model.
+        batch_size: windows at a time: speed and memory, never the number.
+        max_windows: about so many windows, spread evenly over the split, for a quick look; None for
+            all. A number from fewer than all windows is not comparable with one from all.
+        progress: called with (windows done, windows in all) after each batch.
+
+    Raises:
+        ConfigError: a size below 1, or the model does not have the vocabulary of the data.
+        DatasetError: the split is absent or has no events.
+    """
+    context = int(model.config.context) if context is None else context
+    kind = str(data.tokenizer.kind)
+    stride = _stride(kind, context)
+    losses = event_losses(
+        model,
+        data,
+        split,
+        device=device,
+        context=context,
+        batch_size=batch_size,
+        max_windows=max_windows,
+        progress=progress,
+    )
+    protocol = Measure(split, kind, context, stride, max_windows)
+    return _report(losses, protocol)
+
+
+def event_losses(
+    model: EventModel,
+    data: "PreparedData",
+    split: str,
+    *,
+    device: str | torch.device | None = None,
+    context: int | None = None,
+    batch_size: int = 8,
+    max_windows: int | None = None,
+    progress: Progress | None = None,
+) -> EventLosses:
+    """The loss of each counted event in nats; arguments and errors as for `evaluate_nll`."""
+    context = int(model.config.context) if context is None else context
+    for name, size in (
+        ("context", context),
+        ("batch_size", batch_size),
+        ("max_windows", max_windows),
+    ):
+        if size is not None and size < 1:
+            raise ConfigError(f"{name}={size}: must be at least 1.")
+    if model.config.vocab_size != data.tokenizer.vocab_size:
+        raise ConfigError(
+            f"the model has {model.config.vocab_size} ids, the data {data.tokenizer.vocab_size}: "
+            "evaluate it on data prepared with its own tokenizer."
+        )
+    stride = _stride(data.tokenizer.kind, context)
+    windows = _spread(list(evaluation_windows(data, split, context, stride)), max_windows)
+    if not windows:
+        raise DatasetError(f"split {split!r} has no events to measure.")
+    # Long ones first: little padding, and what does not fit in memory fails at once.
+    windows.sort(key=lambda window: -len(window.ids))
+
+    where = next(model.parameters()).device if device is None else torch.device(device)
+    model.to(where)
+    was_training = model.training
+    model.train(False)
+    parts: list[EventLosses] = []
+    try:
+        # Not inference_mode: tables that a model keeps from here would be unusable in training.
+        with torch.no_grad():
+            for first in range(0, len(windows), batch_size):
+                batch = windows[first : first + batch_size]
+                parts.append(_batch_losses(model, batch, data.tokenizer.pad, where))
+                if progress is not None:
+                    progress(first + len(batch), len(windows))
+    finally:
+        model.train(was_training)
+    return EventLosses(
+        loss=np.concatenate([part.loss for part in parts]),
+        piece=np.concatenate([part.piece for part in parts]),
+        place=np.concatenate([part.place for part in parts]),
+        column=np.concatenate([part.column for part in parts]),
+    )
+
+
+def _stride(kind: str, context: int) -> int:
+    return max(context // 2, 1) if kind == "chorale" else context
+
+
+def _spread(windows: list[Window], limit: int | None) -> list[Window]:
+    """At most `limit` of the windows, evenly spaced, always the same ones."""
+    if limit is None or limit >= len(windows):
+        return windows
+    chosen = (np.arange(limit) * len(windows) / limit).astype(int)
+    return [windows[i] for i in chosen.tolist()]
+
+
+def _batch_losses(
+    model: EventModel, windows: Sequence[Window], pad: int, device: torch.device
+) -> EventLosses:
+    """Losses of the counted events of some windows, run as one batch padded on the right."""
+    batch = collate(windows, pad=pad)
+    counted = batch.targets != pad  # (B, L)
+    on_device = batch.to(device)
+    logits = model(on_device.ids, place=on_device.place)  # (B, L, V)
+    keep = counted.to(device)
+    targets = on_device.targets[keep]  # (N,)
+    loss = F.cross_entropy(logits[keep].float(), targets, reduction="none")  # (N,)
+    rows, columns = np.nonzero(counted.numpy())  # both (N,), in the order of the mask
+    return EventLosses(
+        loss=loss.double().cpu().numpy(),
+        piece=np.array([window.piece for window in windows], dtype=np.int64)[rows],
+        place=batch.place.numpy()[rows, columns],
+        column=columns.astype(np.int64),
+    )
+
+
+def _report(losses: EventLosses, protocol: Measure) -> NllReport:
+    by_piece = [mean for mean in _means(losses.loss, losses.piece) if mean is not None]
+    error = float(np.std(by_piece, ddof=1) / len(by_piece) ** 0.5) if len(by_piece) > 1 else None
+    quarter = losses.column * _N_QUARTERS // protocol.context
+    return NllReport(
+        nll=float(losses.loss.mean()),
+        events=len(losses.loss),
+        pieces=len(by_piece),
+        mean_over_pieces=float(np.mean(by_piece)),
+        standard_error=error,
+        by_quarter=_means(losses.loss, quarter, _N_QUARTERS),
+        **_chorale_parts(losses, protocol.kind == "chorale"),
+        protocol=asdict(protocol),
+    )
+
+
+def _chorale_parts(losses: EventLosses, is_chorale: bool) -> dict[str, Any]:
+    """Means by voice and by place in the beat; None for what is no chorale."""
+    names = ("by_voice", "on_beat", "half_beats", "odd_sixteenths", "off_beat")
+    if not is_chorale:
+        return dict.fromkeys(names)
+    voice = losses.place % len(VOICE_NAMES)
+    sixteenth = losses.place // len(VOICE_NAMES) % SIXTEENTHS_PER_BEAT
+    # 0: on the beat, 1: odd sixteenths, 2: half-beats
+    kind_of_place = np.where(sixteenth % 2 == 1, 1, sixteenth)
+    on_beat, odd, half = _means(losses.loss, kind_of_place, 3)
+    off_beat = _means(losses.loss, (sixteenth > 0).astype(np.int64), 2)[1]
+    by_voice = dict(zip(VOICE_NAMES, _means(losses.loss, voice, len(VOICE_NAMES)), strict=True))
+    present = {name: mean for name, mean in by_voice.items() if mean is not None}
+    return dict(zip(names, (present, on_beat, half, odd, off_beat), strict=True))
+
+
+def _means(loss: FloatArray, group: IntArray, n_groups: int = 0) -> list[float | None]:
+    """Mean loss of each group 0, 1, ...; None for a group without events."""
+    totals = np.bincount(group, weights=loss, minlength=n_groups)
+    counts = np.bincount(group, minlength=n_groups)
+    pairs = zip(totals.tolist(), counts.tolist(), strict=True)
+    return [total / count if count else None for total, count in pairs]

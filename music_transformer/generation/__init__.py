@@ -1,0 +1,17 @@
+"""From a model and a primer to new music."""
+
+from music_transformer.generation.continuation import generate, generate_batch, stream
+from music_transformer.generation.filters import Filters
+from music_transformer.generation.report import GenerationReport
+from music_transformer.generation.run import Generation
+from music_transformer.generation.settings import Settings
+
+__all__ = [
+    "Filters",
+    "Generation",
+    "GenerationReport",
+    "Settings",
+    "generate",
+    "generate_batch",
+    "stream",
+]

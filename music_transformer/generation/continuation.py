@@ -1,0 +1,150 @@
+"""Continue a primer: `generate`, `generate_batch` and `stream`.
+
+One loop serves all three: read the primer, then for every event draw one id per sample among those
+the grammar allows, and read it. The length is asked for in seconds past the primer's end, which are
+met exactly, or in events; with neither, 30 seconds. END is masked until then, which is to say
+always. What still sounds at the end is closed there, and a chorale's last sixteenth gets all its
+voices.
+
+Times of the result lie on the grid of the events (10 ms, or sixteenths), the primer's too: `notes`
+is what `decode` makes of the primer's ids and the new ones, so a note may sound across the join.
+
+The same call on the same machine gives the same ids. Beside other samples a sample may, rarely,
+differ from itself drawn alone, see `filters`.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from typing import Any
+
+from music_transformer.checkpoint import Session
+from music_transformer.errors import ConfigError
+from music_transformer.generation.run import Generation, Run
+from music_transformer.generation.settings import DEFAULT_TOP_P, Settings
+from music_transformer.notes import NoteSequence
+
+#: Called with how much is done and how much is asked for, in seconds or in events.
+Progress = Callable[[float, float], None]
+
+
+def generate(
+    session: Session,
+    primer: NoteSequence | Sequence[int] | None = None,
+    *,
+    seconds: float | None = None,
+    events: int | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = DEFAULT_TOP_P,
+    min_p: float | None = None,
+    seed: int = 0,
+    context: int | None = None,
+    primer_seconds: float | None = None,
+    keep_silence: bool = False,
+    progress: Progress | None = None,
+) -> Generation:
+    """A continuation of the primer, or a piece from nothing.
+
+    Args:
+        session: what `load_checkpoint` gives.
+        primer: notes, ids of the session's tokenizer, or None.
+        seconds: the length past the primer's end; the default is 30.
+        events: the length in events instead.
+        temperature: 1 is the model's own distribution, 0 its likeliest event.
+        top_k, top_p, min_p: leave out unlikely events, see `Filters`; None leaves nothing out.
+        seed: the same seed, the same music.
+        context: how many ids the model reads at once; its own context by default.
+        primer_seconds: keep only the last part of the primer.
+        keep_silence: keep the time before the primer's first note.
+        progress: called after every event with how much is done and how much is asked for.
+
+    Raises:
+        ConfigError: a setting outside its range.
+        MidiError: a primer without notes.
+        TokenError: ids outside the vocabulary.
+    """
+    [generation] = generate_batch(
+        session,
+        primer,
+        samples=1,
+        seconds=seconds,
+        events=events,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        seed=seed,
+        context=context,
+        primer_seconds=primer_seconds,
+        keep_silence=keep_silence,
+        progress=progress,
+    )
+    return generation
+
+
+def generate_batch(
+    session: Session,
+    primer: NoteSequence | Sequence[int] | None = None,
+    *,
+    samples: int,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> list[Generation]:
+    """Several continuations of one primer, drawn side by side; sample i has generator (seed, i).
+
+    Args:
+        samples: how many.
+        settings: the fields of `Settings`; they, `progress` and the errors are as in `generate`.
+    """
+    if samples < 1:
+        raise ConfigError(f"samples={samples}; choose 1 or more.")
+    run = Run(session, primer, Settings(**settings), samples=samples)
+    if math.isinf(run.settings.asked):
+        raise ConfigError("seconds=inf never ends; use stream, and close it.")
+    for _ in run.ids():
+        if progress is not None:
+            progress(run.done, run.settings.asked)
+    return run.generations()
+
+
+def stream(
+    session: Session,
+    primer: NoteSequence | Sequence[int] | None = None,
+    *,
+    seconds: float | None = None,
+    events: int | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = DEFAULT_TOP_P,
+    min_p: float | None = None,
+    seed: int = 0,
+    context: int | None = None,
+    primer_seconds: float | None = None,
+    keep_silence: bool = False,
+) -> Generator[int, None, None]:
+    """The new ids as they are sampled, the same as `generate` gives.
+
+    Closing the iterator stops the work. The arguments and errors are those of `generate`; errors
+    come from this call, not from the first id. ``seconds=math.inf`` goes on until it is closed.
+    """
+    settings = Settings(
+        seconds=seconds,
+        events=events,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        seed=seed,
+        context=context,
+        primer_seconds=primer_seconds,
+        keep_silence=keep_silence,
+    )
+    run = Run(session, primer, settings, samples=1)
+    return _ids_of(run)
+
+
+def _ids_of(run: Run) -> Generator[int, None, None]:
+    with closing(run.ids()) as numbered:
+        for _, event_id in numbered:
+            yield event_id

@@ -1,0 +1,256 @@
+"""The loop: samples of one primer, drawn side by side, event by event.
+
+Each sample has its grammar and its generator; what they share is the window, one row each.
+"""
+
+import math
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import torch
+
+from music_transformer.checkpoint import Session
+from music_transformer.generation.filters import draw, sample_generator
+from music_transformer.generation.grammar import ChoraleGrammar, PerformanceGrammar
+from music_transformer.generation.primer import read_primer
+from music_transformer.generation.report import GenerationReport, degeneracies
+from music_transformer.generation.sampler import Window, context_of, evaluating
+from music_transformer.generation.settings import Settings
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
+from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.tokenizers.chorale import N_VOICES, SIXTEENTHS_PER_BEAT
+from music_transformer.tokenizers.vocabulary import PEDAL_ON, VELOCITY
+
+#: The number of a sample and its next id.
+NumberedIds = Generator[tuple[int, int], None, None]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One sample.
+
+    Attributes:
+        notes: the primer and its continuation.
+        continuation: the notes that begin after the primer, whose end is 0 here.
+        ids: all events, those of the primer first.
+        primer_ids: what the model was given.
+        report: numbers and warnings.
+    """
+
+    notes: NoteSequence
+    continuation: NoteSequence
+    ids: list[int]
+    primer_ids: list[int]
+    report: GenerationReport
+
+
+class _Sample:
+    """One sample on its way: what was drawn so far, and what may come next."""
+
+    def __init__(
+        self,
+        grammar: PerformanceGrammar | ChoraleGrammar,
+        seed: int,
+        number: int,
+        wanted: int | None,
+    ) -> None:
+        self.grammar = grammar
+        self.generator = sample_generator(seed, number)
+        self.wanted = wanted  # events; None where the grammar knows the end
+        self.drawn: list[int] = []
+        self.closing: list[int] = []
+        self.forced = 0
+        self.reread = 0
+
+    @property
+    def wants_more(self) -> bool:
+        if self.wanted is None:
+            return not self.grammar.finished
+        return len(self.drawn) < self.wanted
+
+    def mask(self) -> torch.Tensor:
+        """(V,) bool, True = may come next; a copy."""
+        remaining = None if self.wanted is None else self.wanted - len(self.drawn)
+        allowed = torch.from_numpy(self.grammar.mask(remaining).copy())  # (V,)
+        self.forced += int(allowed.sum()) == 1
+        return allowed
+
+    def take(self, drawn: int) -> int:
+        """Follow a drawn id; the id that counts, which may be a shorter TIME_SHIFT."""
+        event_id = self.grammar.clip(drawn)
+        self.grammar.advance(event_id)
+        self.drawn.append(event_id)
+        return event_id
+
+
+class Run:
+    """Samples of one primer, drawn side by side."""
+
+    def __init__(
+        self,
+        session: Session,
+        primer: NoteSequence | Sequence[int] | None,
+        settings: Settings,
+        *,
+        samples: int,
+    ) -> None:
+        self.settings = settings
+        self._session = session
+        self._context = context_of(session.config, settings.context)
+        self._primer = read_primer(
+            session.tokenizer,
+            primer,
+            primer_seconds=settings.primer_seconds,
+            keep_silence=settings.keep_silence,
+        )
+        self._filters = settings.filters
+        self._primer_steps = 0
+        self._samples = [self._sample(number) for number in range(samples)]
+        self._elapsed_seconds = 0.0
+
+    @property
+    def done(self) -> float:
+        """How much of the length asked for is there, on average over the samples."""
+        by_events = self.settings.events is not None
+        total = 0.0
+        for sample in self._samples:
+            so_far = len(sample.drawn) if by_events else self._seconds_of(sample)
+            total += min(so_far, self.settings.asked)
+        return total / len(self._samples)
+
+    def ids(self) -> NumberedIds:
+        """Number of the sample and id, for every new id; what `stream` and `generate` live on."""
+        started = time.perf_counter()
+        for number, sample in enumerate(self._samples):
+            if not sample.wants_more:
+                yield from ((number, event_id) for event_id in self._close(sample))
+        rows = [number for number, sample in enumerate(self._samples) if sample.wants_more]
+        if rows:
+            with evaluating(self._session.model), closing(self._draw(rows)) as drawn:
+                yield from drawn
+        self._elapsed_seconds = time.perf_counter() - started
+
+    def _draw(self, rows: list[int]) -> NumberedIds:
+        """Draw until every sample in ``rows`` has its length.
+
+        A sample that has it keeps its row, fed with PAD, until the window is read again.
+        """
+        tokenizer = self._session.tokenizer
+        window = Window(
+            self._session.model,
+            len(rows),
+            context=self._context,
+            first_place=self._primer.first_place,
+        )
+        read = torch.tensor([[tokenizer.start, *self._primer.ids]]).expand(len(rows), -1)  # (B, L)
+        while True:
+            logits = window.read(read)  # (B, V)
+            active = [row for row, number in enumerate(rows) if self._samples[number].wants_more]
+            samples = [self._samples[rows[row]] for row in active]
+            allowed = torch.stack([sample.mask() for sample in samples])  # (A, V)
+            logits = logits[active].masked_fill(~allowed, -math.inf)  # (A, V)
+            drawn = draw(self._filters(logits), [sample.generator for sample in samples])
+            read = torch.full((len(rows), 1), tokenizer.pad)  # (B, 1)
+            for row, sample, event_id in zip(active, samples, drawn, strict=True):
+                read[row] = taken = sample.take(event_id)
+                sample.reread = window.reread
+                yield rows[row], taken
+                if not sample.wants_more:
+                    yield from ((rows[row], closed) for closed in self._close(sample))
+            active = [row for row in active if self._samples[rows[row]].wants_more]
+            if not active:
+                return
+            if window.is_full and len(active) < len(rows):
+                window.keep(active)
+                read, rows = read[active], [rows[row] for row in active]
+
+    def generations(self) -> list[Generation]:
+        """The results, once `ids` is exhausted."""
+        return [self._generation(number) for number in range(len(self._samples))]
+
+    def _sample(self, number: int) -> _Sample:
+        tokenizer, ids, seed = self._session.tokenizer, self._primer.ids, self.settings.seed
+        seconds, wanted = self.settings.length_seconds, self.settings.events
+        if seconds is not None and math.isinf(seconds):
+            seconds = None
+        if isinstance(tokenizer, PerformanceTokenizer):
+            grammar = PerformanceGrammar(
+                tokenizer.vocab_size, pedal_events=tokenizer.pedal == "events", may_wait=bool(ids)
+            )
+            grammar.read(ids)
+            self._primer_steps = grammar.step
+            if seconds is not None:
+                grammar.end_step = grammar.step + int(to_steps(seconds))
+            return _Sample(grammar, seed, number, wanted)
+        if seconds is not None:
+            wanted = N_VOICES * math.ceil(seconds / self._sixteenth - 1e-6)
+        if wanted is not None:  # the last sixteenth has all its voices
+            wanted += -(len(ids) + wanted) % N_VOICES
+        return _Sample(ChoraleGrammar(tokenizer.vocab_size), seed, number, wanted)
+
+    @property
+    def _sixteenth(self) -> float:
+        """Seconds; chorales only."""
+        return self._primer.seconds_per_beat / SIXTEENTHS_PER_BEAT
+
+    def _close(self, sample: _Sample) -> list[int]:
+        sample.closing = sample.grammar.closing()
+        return sample.closing
+
+    def _seconds_of(self, sample: _Sample) -> float:
+        """How long the sample is so far, past the primer."""
+        if isinstance(sample.grammar, PerformanceGrammar):
+            return (sample.grammar.step - self._primer_steps) / STEPS_PER_SECOND
+        return len(sample.drawn) // N_VOICES * self._sixteenth
+
+    def _generation(self, number: int) -> Generation:
+        sample, primer = self._samples[number], self._primer
+        new = [*sample.drawn, *sample.closing]
+        ids = [*primer.ids, *new]
+        notes, continuation = self._decoded(ids), self._continuation(new)
+        asked = self.settings.events
+        events = len(sample.drawn) if asked is None else asked
+        total_events = sum(len(each.drawn) for each in self._samples)
+        report = GenerationReport(
+            sample=number,
+            seed=self.settings.seed,
+            events=events,
+            closing_events=len(new) - events,
+            seconds=self._seconds_of(sample),
+            notes=len(continuation),
+            primer_events=len(primer.ids),
+            primer_seconds=self._primer_seconds,
+            forced_events=sample.forced,
+            long_notes_closed=sample.grammar.long_notes_closed,
+            notes_cut=sample.grammar.notes_cut,
+            windows_reread=sample.reread,
+            elapsed_seconds=self._elapsed_seconds,
+            events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
+            warnings=tuple(degeneracies(continuation)),
+        )
+        return Generation(notes, continuation, ids, list(primer.ids), report)
+
+    @property
+    def _primer_seconds(self) -> float:
+        if isinstance(self._session.tokenizer, PerformanceTokenizer):
+            return self._primer_steps / STEPS_PER_SECOND
+        return math.ceil(len(self._primer.ids) / N_VOICES) * self._sixteenth
+
+    def _decoded(self, ids: list[int]) -> NoteSequence:
+        tokenizer = self._session.tokenizer
+        if isinstance(tokenizer, ChoraleTokenizer):
+            return tokenizer.decode(ids, seconds_per_beat=self._primer.seconds_per_beat)
+        return tokenizer.decode(ids)
+
+    def _continuation(self, new: list[int]) -> NoteSequence:
+        """The new ids alone, with the velocity and the pedal that the primer left."""
+        if not isinstance(self._session.tokenizer, PerformanceTokenizer):
+            return self._decoded(new)
+        grammar = PerformanceGrammar(self._session.tokenizer.vocab_size)
+        grammar.read(self._primer.ids)
+        before = [VELOCITY + grammar.velocity_bin]
+        if grammar.pedal_is_down:
+            before.append(PEDAL_ON)
+        return self._decoded([*before, *new])

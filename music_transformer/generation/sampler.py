@@ -1,0 +1,146 @@
+"""Reading with a cache: prefill, step, and the window that keeps memory bounded.
+
+A model reads at most ``context`` ids at once. When the cache is full the oldest half is dropped and
+the rest read again from position 0, so that any length works for every positional scheme; the
+logits are those of a full pass over the same window. A primer longer than the context is read from
+the window on that event-by-event reading would have reached.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from music_transformer.errors import ConfigError
+from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.model.kv_cache import KVCache
+
+MIN_CONTEXT = 2
+
+
+@torch.inference_mode()
+def prefill(model: MusicTransformer, cache: KVCache, ids: Tensor, place: Tensor) -> Tensor:
+    """Read ids (B, L) from position 0; the logits (B, V) of what follows the last of them.
+
+    Args:
+        cache: what it holds is forgotten.
+        place: (L,) int64, the index of each id in its piece.
+    """
+    cache.clear()
+    logits: Tensor = model(ids, place=place, cache=cache)  # (B, L, V)
+    return logits[:, -1]  # (B, V)
+
+
+@torch.inference_mode()
+def step(model: MusicTransformer, cache: KVCache, ids: Tensor, place: Tensor) -> Tensor:
+    """Read one id per row, (B, 1), after what the cache holds; the logits (B, V) of the next.
+
+    Args:
+        place: (1,) int64, the index of the id in its piece.
+    """
+    logits: Tensor = model(ids, place=place, cache=cache)  # (B, 1, V)
+    return logits[:, -1]  # (B, V)
+
+
+class Window:
+    """The last ids of every row, as many as the model reads at once, and their cache.
+
+    Attributes:
+        ids: (B, L) int64, what the model sees now.
+        first_place: index in the piece of the first of them.
+        reread: how often the oldest half was dropped.
+
+    Raises:
+        ConfigError: there is no memory for the cache.
+    """
+
+    def __init__(
+        self, model: MusicTransformer, batch: int, *, context: int, first_place: int = 0
+    ) -> None:
+        self._model = model
+        self._context = context
+        self._cache = _new_cache(model, batch, context)
+        self.ids = torch.empty(batch, 0, dtype=torch.long, device=_device_of(model))
+        self.first_place = first_place
+        self.reread = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next id makes the window drop its oldest half."""
+        return self.ids.shape[1] >= self._context
+
+    def read(self, ids: Tensor) -> Tensor:
+        """Read more ids (B, L), L >= 1; the logits (B, V) of what follows, float64, on the CPU."""
+        before = self.ids.shape[1]
+        self.ids = torch.cat([self.ids, ids.to(self.ids.device)], dim=1)  # (B, before + L)
+        surplus = self.ids.shape[1] - self._context
+        if surplus > 0:
+            half = self._context // 2
+            dropped = -(-surplus // half) * half
+            self.ids = self.ids[:, dropped:]
+            self.first_place += dropped
+            self.reread += 1 if before else 0
+        if surplus > 0 or before == 0 or ids.shape[1] > 1:
+            logits = prefill(self._model, self._cache, self.ids, self._place())
+        else:
+            logits = step(self._model, self._cache, self.ids[:, -1:], self._place()[-1:])
+        return logits.cpu().double()  # in this order: not every device has float64
+
+    def keep(self, rows: list[int]) -> None:
+        """Go on with some of the rows only; for a full window, which will be read again anyway."""
+        assert self.is_full
+        self.ids = self.ids[rows]
+        self._cache = _new_cache(self._model, len(rows), self._context)
+
+    def _place(self) -> Tensor:
+        last = self.first_place + self.ids.shape[1]
+        return torch.arange(self.first_place, last, device=self.ids.device)  # (L,)
+
+
+def context_of(config: ModelConfig, context: int | None) -> int:
+    """The ids to read at once: what is asked for, or the model's own context.
+
+    Raises:
+        ConfigError: too few to drop half of, or more than the positions the model has learned.
+    """
+    if context is None:
+        return max(config.context, MIN_CONTEXT)
+    if context < MIN_CONTEXT:
+        raise ConfigError(f"context={context}; choose {MIN_CONTEXT} or more.")
+    if config.input_position == "learned" and context > config.positions:
+        raise ConfigError(
+            f"context={context} is more than the {config.positions} positions the model has "
+            f"learned; try {config.positions}."
+        )
+    return context
+
+
+@contextmanager
+def evaluating(model: MusicTransformer) -> Iterator[None]:
+    """The model without dropout for the time of the block."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def _new_cache(model: MusicTransformer, batch: int, context: int) -> KVCache:
+    """An empty cache.
+
+    Raises:
+        ConfigError: there is no memory for it.
+    """
+    try:
+        return model.new_cache(batch, capacity=context)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"context={context} with {batch} samples at a time needs more memory than there is; "
+            "try less of either."
+        ) from error
+
+
+def _device_of(model: MusicTransformer) -> torch.device:
+    return next(model.parameters()).device

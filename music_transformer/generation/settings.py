@@ -1,0 +1,72 @@
+"""What can be asked of a continuation: one frozen dataclass, validated once."""
+
+import math
+from dataclasses import dataclass
+
+from music_transformer.errors import ConfigError
+from music_transformer.generation.filters import Filters
+
+DEFAULT_SECONDS = 30.0
+DEFAULT_TOP_P = 0.95
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long a continuation is, how it is drawn, and what of the primer is read.
+
+    Attributes:
+        seconds: the length past the primer's end; `DEFAULT_SECONDS` when `events` is not given
+            either; ``inf`` goes on for ever (`stream` only).
+        events: the length in new events, instead of seconds.
+        temperature, top_k, top_p, min_p: see `Filters`.
+        seed: sample i is drawn with the generator of (seed, i).
+        context: how many ids the model reads at once; None for its own context.
+        primer_seconds: keep only the last part of the primer; None keeps all.
+        keep_silence: keep the time before the primer's first note.
+
+    Raises:
+        ConfigError: a value outside its range, or seconds and events together.
+    """
+
+    seconds: float | None = None
+    events: int | None = None
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = DEFAULT_TOP_P
+    min_p: float | None = None
+    seed: int = 0
+    context: int | None = None
+    primer_seconds: float | None = None
+    keep_silence: bool = False
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and self.events is not None:
+            raise ConfigError(
+                f"seconds={self.seconds:g} and events={self.events}; choose one of them."
+            )
+        if self.seconds is not None and not self.seconds >= 0:
+            raise ConfigError(f"seconds={self.seconds:g}; choose 0 or more.")
+        if self.events is not None and self.events < 0:
+            raise ConfigError(f"events={self.events}; choose 0 or more.")
+        kept = self.primer_seconds
+        if kept is not None and not (kept > 0 and math.isfinite(kept)):
+            raise ConfigError(f"primer_seconds={kept:g}; choose more than 0, or leave it out.")
+        _ = self.filters
+
+    @property
+    def filters(self) -> Filters:
+        """The part that turns logits into the distribution drawn from."""
+        return Filters(self.temperature, self.top_k, self.top_p, self.min_p)
+
+    @property
+    def length_seconds(self) -> float | None:
+        """Seconds asked for; None when events are."""
+        if self.events is None and self.seconds is None:
+            return DEFAULT_SECONDS
+        return self.seconds
+
+    @property
+    def asked(self) -> float:
+        """The length asked for, in seconds or in events."""
+        seconds = self.length_seconds
+        return float(self.events or 0) if seconds is None else seconds

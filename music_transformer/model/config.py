@@ -1,0 +1,206 @@
+"""The settings of a model: one frozen dataclass, validated once, stored with the weights.
+
+`input_position` is what is added to (or concatenated with) the embeddings of the ids;
+`attention_position` is what attention itself knows of distance:
+
+| name | what is added | learned |
+| --- | --- | --- |
+| none | nothing; with input `none` it is NoPE: position from the causal mask alone | |
+| relative | query times a vector of the distance (the paper); none beyond `max_distance` | yes |
+| shaw | the same, clipped at `clip_distance`, and vectors on values (Shaw et al. 2018) | yes |
+| t5 | a number for each head and bucket of distance, one table for all layers | yes |
+| alibi | minus a fixed slope times the distance | no |
+| rope | queries and keys are turned by their position | no |
+| untied | product of positions with positions, apart from content, one for all layers | yes |
+"""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from music_transformer.errors import ConfigError
+from music_transformer.ops.attention import IMPLEMENTATIONS
+
+INPUT_POSITIONS = ("none", "sinusoidal", "sinusoidal_concat", "learned")
+ATTENTION_POSITIONS = ("none", "relative", "shaw", "t5", "alibi", "rope", "untied")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Settings of a `MusicTransformer`.
+
+    Attributes:
+        vocab_size: V, all ids of the tokenizer, PAD, START and END included.
+        n_layers: number of decoder layers.
+        d_model: width of the residual stream.
+        d_attention: width of queries, keys and values over all heads ("att" in the paper's
+            Table 2); a multiple of n_heads, None for d_model.
+        n_heads: H.
+        d_ff: width inside the feed-forward layers ("filter").
+        dropout: on embeddings and on what each sublayer adds to the residual stream.
+        attention_dropout: on attention weights; of the relative implementations only reference and
+            skew have it.
+        context: the most ids the model reads at once; longer pieces are read in windows.
+        input_position: one of `INPUT_POSITIONS`.
+        position_base: base of the sinusoids and of the angles of rope.
+        max_len: rows of the learned position table (input learned, or untied); None for context.
+        attention_position: one of `ATTENTION_POSITIONS`.
+        max_distance: rows of a relative table, distances 0..max_distance-1; None for context.
+        clip_distance: K of shaw: distances beyond share the vectors of distance K.
+        t5_buckets: number of t5's buckets, half of them one distance wide.
+        t5_max_distance: the distance from which on all share t5's last bucket.
+        shared_table: one table for the heads of a layer, instead of one each (relative, shaw).
+        block: N for local attention in blocks, None for global.
+        attention: implementation of the relative operator.
+        voice_labels: number of voices whose label is added to the input, 0 for none (chorales: 4).
+        step_labels: period, in sixteenths since the start of the piece, of the label that is added
+            to the input; 0 for none.
+
+    Raises:
+        ConfigError: a value, or a pair of values, that makes no sense.
+    """
+
+    vocab_size: int = 391
+    n_layers: int = 4
+    d_model: int = 256
+    d_attention: int | None = None
+    n_heads: int = 4
+    d_ff: int = 1024
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    context: int = 512
+    input_position: str = "none"
+    position_base: float = 10000.0
+    max_len: int | None = None
+    attention_position: str = "relative"
+    max_distance: int | None = None
+    shared_table: bool = False
+    block: int | None = None
+    attention: str = "auto"
+    voice_labels: int = 0
+    step_labels: int = 0
+    clip_distance: int = 16
+    t5_buckets: int = 32
+    t5_max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "n_layers", "d_model", "n_heads", "d_ff", "context"):
+            self._at_least(name, 1)
+        for name in ("clip_distance", "t5_buckets", "t5_max_distance"):
+            self._at_least(name, 1)
+        for name in ("max_len", "max_distance", "block", "d_attention"):
+            if getattr(self, name) is not None:
+                self._at_least(name, 1)
+        for name in ("voice_labels", "step_labels"):
+            self._at_least(name, 0)
+        for name in ("dropout", "attention_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"{name}={getattr(self, name)}; choose one in [0, 1).")
+        self._one_of("input_position", INPUT_POSITIONS)
+        self._one_of("attention_position", ATTENTION_POSITIONS)
+        self._one_of("attention", IMPLEMENTATIONS)
+        if self.attention_width % self.n_heads:
+            nearest = max(1, round(self.attention_width / self.n_heads)) * self.n_heads
+            raise ConfigError(
+                f"d_attention={self.attention_width} is not a multiple of n_heads={self.n_heads}; "
+                f"try {nearest}."
+            )
+        if self.position_base <= 1.0:
+            raise ConfigError(f"position_base={self.position_base}; choose one above 1.")
+        if self.attention_dropout > 0.0 and self.attention == "blockwise":
+            raise ConfigError(
+                f"attention_dropout={self.attention_dropout} with attention=blockwise, which never "
+                "holds the weights; use attention=skew, or attention_dropout=0."
+            )
+        self._check_positions()
+        if self.step_labels and not self.voice_labels:
+            raise ConfigError(
+                f"step_labels={self.step_labels} without voice_labels: a step has one event a "
+                "voice, so their number must be known; set voice_labels too (chorales: 4)."
+            )
+
+    def _check_positions(self) -> None:
+        """Refuse what the chosen positions cannot do."""
+        scheme = self.attention_position
+        learned = self.input_position == "learned" or scheme == "untied"
+        if learned and self.positions < self.context:
+            raise ConfigError(
+                f"max_len={self.max_len} learned positions for context={self.context}; "
+                f"try max_len={self.context}."
+            )
+        if scheme == "untied" and self.input_position != "none":
+            raise ConfigError(
+                f"attention_position=untied with input_position={self.input_position}: untied "
+                "keeps position out of the input; use input_position=none."
+            )
+        if scheme == "rope" and self.d_head % 2:
+            raise ConfigError(
+                f"attention_position=rope turns pairs of columns, and a head has {self.d_head}; "
+                f"try d_attention={self.n_heads * (self.d_head + 1)}."
+            )
+        if scheme == "t5" and (self.t5_buckets % 2 or self.t5_max_distance <= self.t5_buckets // 2):
+            raise ConfigError(
+                f"t5_buckets={self.t5_buckets} to t5_max_distance={self.t5_max_distance}; choose "
+                "an even number of buckets and a distance above half of it."
+            )
+        if scheme != "relative" and self.attention != "auto":
+            raise ConfigError(
+                f"attention={self.attention} with attention_position={scheme}: only relative has "
+                "several implementations; use attention=auto."
+            )
+        if self.shared_table and scheme not in ("relative", "shaw"):
+            raise ConfigError(
+                f"shared_table with attention_position={scheme}, which has no table of distances "
+                "in each head; leave it out."
+            )
+
+    def _at_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigError(f"{name}={value!r}; choose a whole number from {least} up.")
+
+    def _one_of(self, name: str, allowed: tuple[str, ...]) -> None:
+        if getattr(self, name) not in allowed:
+            raise ConfigError(
+                f"{name}={getattr(self, name)!r}; choose one of {', '.join(allowed)}."
+            )
+
+    @property
+    def attention_width(self) -> int:
+        """d_attention, where None stands for d_model."""
+        return self.d_model if self.d_attention is None else self.d_attention
+
+    @property
+    def d_head(self) -> int:
+        """D, the width of one head."""
+        return self.attention_width // self.n_heads
+
+    @property
+    def distances(self) -> int:
+        """M, the rows of a relative table."""
+        return self.context if self.max_distance is None else self.max_distance
+
+    @property
+    def positions(self) -> int:
+        """Rows of the learned position table."""
+        return self.context if self.max_len is None else self.max_len
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "ModelConfig":
+        """The config with these fields.
+
+        Raises:
+            ConfigError: an unknown key, or a value that makes no sense.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
+                raise ConfigError(f"unknown model setting {key!r}; {hint}")
+        return cls(**values)

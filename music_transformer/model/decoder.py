@@ -1,0 +1,92 @@
+"""The Music Transformer: a causal decoder with relative attention.
+
+ids (B, L) -> embeddings with positions and labels -> n_layers of attention and feed-forward ->
+normalise -> logits (B, L, V) of the next event. It differs from the paper in normalising before
+each sublayer instead of after it, which trains without a long warm-up.
+
+Source: Huang et al. 2018, "Music Transformer".
+"""
+
+import torch
+from torch import Tensor, nn
+
+from music_transformer.errors import ShapeError
+from music_transformer.model.config import ModelConfig
+from music_transformer.model.kv_cache import KVCache
+from music_transformer.model.layers import DecoderLayer, InputEmbedding
+from music_transformer.model.positions import SHARED_SCHEMES, StackPositions
+
+
+class MusicTransformer(nn.Module):
+    """Causal decoder; see the module's text."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input = InputEmbedding(config)
+        shares = config.attention_position in SHARED_SCHEMES
+        self.positions = StackPositions(config) if shares else None
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+        self.output = nn.Linear(config.d_model, config.vocab_size)
+        self.apply(_initialise)
+        with torch.no_grad():
+            for layer in self.layers:  # the stream's variance stays near 1 at any depth
+                assert isinstance(layer, DecoderLayer)
+                layer.attention.out.weight.mul_((2 * config.n_layers) ** -0.5)
+                layer.contract.weight.mul_((2 * config.n_layers) ** -0.5)
+
+    def forward(
+        self, ids: Tensor, *, place: Tensor | None = None, cache: KVCache | None = None
+    ) -> Tensor:
+        """Logits of the event after each id.
+
+        Args:
+            ids: (B, L) int64.
+            place: (B, L) or (L,) int64, index of each id in its piece (START is 0); by default
+                ``ids`` is taken to be the beginning of a piece. Only the labels use it.
+            cache: what was read before ``ids``; the new keys and values are added to it.
+
+        Returns:
+            (B, L, V).
+
+        Raises:
+            ShapeError: ids that are not (B, L), or more of them than the cache has room for.
+        """
+        if ids.dim() != 2 or ids.shape[1] == 0:
+            raise ShapeError(f"ids is {tuple(ids.shape)}, expected (B, L) with L >= 1.")
+        start = 0
+        if cache is not None:
+            cache.require_room(ids)
+            start = cache.length
+        if place is None:
+            place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
+        x = self.input(ids, place, start)  # (B, L, d_model)
+        end = start + ids.shape[1]
+        positions = None if self.positions is None else self.positions(ids.shape[1], end)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, layer=index, cache=cache, positions=positions)
+        if cache is not None:
+            cache.advance(ids.shape[1])
+        logits: Tensor = self.output(self.norm(x))  # (B, L, V)
+        return logits
+
+    def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
+        """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
+        weight = self.output.weight
+        return KVCache(
+            n_layers=self.config.n_layers,
+            batch=batch,
+            n_heads=self.config.n_heads,
+            d_head=self.config.d_head,
+            capacity=self.config.context if capacity is None else capacity,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

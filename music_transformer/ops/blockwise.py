@@ -1,0 +1,203 @@
+"""Relative attention by blocks of queries: O(L D) memory in all, never an L x L tensor.
+
+A block of b queries sees w keys. Its relative logits, query times the w nearest embeddings,
+farthest first, are written into a buffer of b rows and w + 1 columns (the last from a zero row of
+the table). Read with a row stride of w, from column b - 1 on, that memory *is* the skewed block:
+
+    row r, column c of the view  =  buffer[r, b - 1 - r + c]  =  distance (w - b + r) - c
+
+so the skew of `ops/skew.py` costs no copy, and query times key is accumulated into the view by a
+matrix product with beta = 1. The backward pass recomputes each block from the saved log-sum-exp and
+uses the same view for the gradient of the table.
+
+With a window it is the paper's local attention (Huang et al. 2018, "Relative local attention"): own
+block of N positions and the one before, any length. Attention dropout would need the weights of the
+forward pass again; it exists in `ops/reference.py` and `ops/skew.py` only.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS = 128  # queries of a block; 64 to 256 measured equal
+BUFFER_NUMBERS = 1 << 19  # aim for one buffer: 2 MiB of float32 stay in a core's cache
+
+
+def blockwise_attention(
+    query: Tensor, key: Tensor, value: Tensor, rel_embedding: Tensor, *, block: int | None = None
+) -> Tensor:
+    """Causal relative attention; memory O(S D) beyond one block's logits, time O(L S D).
+
+    With ``block`` = N: time O(L N D).
+
+    Args:
+        query: (B, H, L, D), the last L of the S positions.
+        key: (B, H, S, D).
+        value: (B, H, S, D).
+        rel_embedding: (H or 1, M, D), by distance. Beyond M - 1 nothing is added.
+        block: N for local attention in blocks, None for global.
+
+    Returns:
+        (B, H, L, D).
+    """
+    keys = key.shape[2]
+    widest = keys if block is None else min(keys, 2 * block)
+    table = _farthest_first(rel_embedding, widest)  # (H or 1, widest + 1, D)
+    out: Tensor = _Blockwise.apply(query, key, value, table, block)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _farthest_first(rel_embedding: Tensor, distances: int) -> Tensor:
+    """Rows for distances ``distances - 1`` to 0, zero where unknown, then a zero row."""
+    known = rel_embedding[:, :distances].flip(1)  # (H or 1, min(M, distances), D)
+    far = distances - known.shape[1]
+    return torch.nn.functional.pad(known, (0, 0, far, 1))  # (H or 1, distances + 1, D)
+
+
+def _blocks(queries: int, keys: int, window: int | None) -> Iterator[tuple[int, int, int, int]]:
+    """Rows i0..i1 of the queries and keys j0..j1 that they may see (rows of one local block)."""
+    offset = keys - queries
+    i0 = 0
+    while i0 < queries:
+        i1 = min(i0 + ROWS, queries)
+        j0 = 0
+        if window is not None:
+            own = (offset + i0) // window
+            i1 = min(i1, (own + 1) * window - offset)
+            j0 = max(0, (own - 1) * window)
+        yield i0, i1, j0, offset + i1
+        i0 = i1
+
+
+def _groups(batch: int, heads: int, width: int) -> Iterator[tuple[int, int, slice]]:
+    """Ranges of the B*H attention maps worked on together, and the heads they belong to.
+
+    A range is either some heads of one sequence, or all heads of some sequences.
+    """
+    fit = max(1, BUFFER_NUMBERS // (ROWS * (width + 1)))
+    if fit >= heads:
+        step = fit // heads * heads
+        for n0 in range(0, batch * heads, step):
+            yield n0, min(n0 + step, batch * heads), slice(0, heads)
+    else:
+        for b in range(batch):
+            for h in range(0, heads, fit):
+                end = min(h + fit, heads)
+                yield b * heads + h, b * heads + end, slice(h, end)
+
+
+def _table_of(table: Tensor, heads: slice, maps: int, width: int) -> Tensor:
+    """The last ``width + 1`` rows of the table for each of the maps: (maps, width + 1, D)."""
+    rows = table[:, table.shape[1] - 1 - width :]  # (H or 1, width + 1, D)
+    if rows.shape[0] == 1:
+        return rows.expand(maps, -1, -1)
+    rows = rows[heads]
+    return rows if rows.shape[0] == maps else rows.repeat(maps // rows.shape[0], 1, 1)
+
+
+def _skewed_view(buffer: Tensor, rows: int, width: int) -> Tensor:
+    """View (n, rows, width) of ``buffer`` (n, rows, width + 1), indexed by key not by distance."""
+    return buffer.as_strided(
+        (buffer.shape[0], rows, width),
+        (rows * (width + 1), width, 1),
+        buffer.storage_offset() + rows - 1,
+    )
+
+
+def _block_logits(
+    query: Tensor, key: Tensor, table: Tensor, buffer: Tensor, hide: Tensor
+) -> Tensor:
+    """Logits (n, b, w) of one block, living in ``buffer``; -inf where the key is in the future."""
+    maps, rows, _ = query.shape
+    width = key.shape[1]
+    by_distance = buffer[: maps * rows * (width + 1)].view(maps, rows, width + 1)
+    torch.bmm(query, table.transpose(1, 2), out=by_distance)
+    logits = _skewed_view(by_distance, rows, width)  # (n, b, w)
+    logits.baddbmm_(query, key.transpose(1, 2))
+    logits[:, :, width - rows :].masked_fill_(hide[:rows, :rows], -math.inf)
+    return logits
+
+
+class _Blockwise(torch.autograd.Function):
+    """The operator; ``table`` is farthest first with a zero row at the end."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor, window: int | None
+    ) -> Tensor:
+        batch, heads, queries, d_head = query.shape
+        keys = key.shape[2]
+        maps = batch * heads
+        q = (query / math.sqrt(d_head)).reshape(maps, queries, d_head)  # (BH, L, D)
+        k = key.reshape(maps, keys, d_head)  # (BH, S, D)
+        v = value.reshape(maps, keys, d_head)  # (BH, S, D)
+        out = torch.empty_like(q)  # (BH, L, D)
+        log_sum = q.new_empty(maps, queries, 1)
+        rows, width = min(ROWS, queries), table.shape[1] - 1
+        hide = torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1)
+        groups = list(_groups(batch, heads, width))
+        buffer = q.new_empty(max(n1 - n0 for n0, n1, _ in groups) * rows * (width + 1))
+        for n0, n1, which in groups:
+            for i0, i1, j0, j1 in _blocks(queries, keys, window):
+                rel = _table_of(table, which, n1 - n0, j1 - j0)
+                weights = _block_logits(q[n0:n1, i0:i1], k[n0:n1, j0:j1], rel, buffer, hide)
+                largest = weights.amax(-1, keepdim=True)  # (n, b, 1)
+                weights.sub_(largest).exp_()
+                total = weights.sum(-1, keepdim=True)  # (n, b, 1)
+                torch.div(torch.bmm(weights, v[n0:n1, j0:j1]), total, out=out[n0:n1, i0:i1])
+                log_sum[n0:n1, i0:i1] = largest + total.log()
+        ctx.save_for_backward(q, k, v, table, out, log_sum)
+        ctx.shape, ctx.window = (batch, heads), window
+        return out.view(batch, heads, queries, d_head)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, table, out, log_sum = ctx.saved_tensors
+        (batch, heads), window = ctx.shape, ctx.window
+        queries, keys, d_head = q.shape[1], k.shape[1], q.shape[2]
+        g = grad_out.reshape(batch * heads, queries, d_head)  # (BH, L, D)
+        grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        grad_table = torch.zeros_like(table)
+        delta = (g * out).sum(-1, keepdim=True).neg_()  # (BH, L, 1)
+        rows, width = min(ROWS, queries), table.shape[1] - 1
+        hide = torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1)
+        groups = list(_groups(batch, heads, width))
+        buffer = q.new_empty(max(n1 - n0 for n0, n1, _ in groups) * rows * (width + 1))
+        grad_buffer = torch.empty_like(buffer)
+        for n0, n1, which in groups:
+            maps = n1 - n0
+            for i0, i1, j0, j1 in _blocks(queries, keys, window):
+                b, w = i1 - i0, j1 - j0
+                qi, ki, vi, gi = q[n0:n1, i0:i1], k[n0:n1, j0:j1], v[n0:n1, j0:j1], g[n0:n1, i0:i1]
+                rel = _table_of(table, which, maps, w)  # (n, w + 1, D)
+                weights = _block_logits(qi, ki, rel, buffer, hide)
+                weights.sub_(log_sum[n0:n1, i0:i1]).exp_()  # (n, b, w)
+                grad_v[n0:n1, j0:j1].baddbmm_(weights.transpose(1, 2), gi)
+                by_distance = grad_buffer[: maps * b * (w + 1)].view(maps, b, w + 1)
+                grad_logits = _skewed_view(by_distance, b, w)  # (n, b, w)
+                grad_logits.copy_(delta[n0:n1, i0:i1].expand(maps, b, w))
+                grad_logits.baddbmm_(gi, vi.transpose(1, 2)).mul_(weights)
+                flat = by_distance.view(maps, -1)
+                flat[:, : b - 1] = 0  # what the view does not cover
+                flat[:, -1] = 0
+                grad_k[n0:n1, j0:j1].baddbmm_(grad_logits.transpose(1, 2), qi)
+                torch.bmm(grad_logits, ki, out=grad_q[n0:n1, i0:i1])
+                grad_q[n0:n1, i0:i1].baddbmm_(by_distance, rel)
+                grad_rel = torch.bmm(by_distance.transpose(1, 2), qi)  # (n, w + 1, D)
+                rows_used = grad_table[:, width - w :]  # (H or 1, w + 1, D)
+                if table.shape[0] == 1:
+                    rows_used.add_(grad_rel.sum(0))
+                else:
+                    used = rows_used[which]
+                    used.add_(grad_rel.view(-1, used.shape[0], w + 1, d_head).sum(0))
+        grad_q.div_(math.sqrt(d_head))
+        return (
+            grad_q.view(batch, heads, queries, d_head),
+            grad_k.view(batch, heads, keys, d_head),
+            grad_v.view(batch, heads, keys, d_head),
+            grad_table,
+            None,
+        )

@@ -1,0 +1,106 @@
+"""Shaw's relative attention: clipped distances, vectors on keys and on values.
+
+    logits[i, j] = q_i . (k_j + a_K[c]) / sqrt(D)
+    out[i]       = sum_j weights[i, j] (v_j + a_V[c])            c = clip(i - j, -K, K)
+
+There are only 2K + 1 vectors, however long the input, so nothing need be gathered per pair: the
+query is multiplied with the 2K + 1 vectors and the *products* are gathered; the weights are summed
+by clipped distance and the sums multiplied with the vectors. Memory O(K D) for the embeddings
+(gathered: O(L S D)) and O(L S) for the logits. The paper drops the vectors on values and does not
+clip.
+
+Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", section 3.3 and
+equations 3 to 5.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from music_transformer.ops.masks import causal_mask
+
+
+def clipped_rows(queries: int, keys: int, rows: int, *, clip_distance: int) -> Tensor:
+    """Row of the table that belongs to each pair of positions: (L, S) int64.
+
+    Tables have 2K + 1 rows, distances -K..K, or, where no later key is ever seen, only the K + 1
+    rows of distances 0..K. Distance is query minus key; the last row is K in both.
+    """
+    position = torch.arange(keys)
+    distance = position[keys - queries :, None] - position[None, :]  # (L, S)
+    nearest = clip_distance + 1 - rows  # -K or 0
+    return distance.clamp(nearest, clip_distance) - nearest  # (L, S)
+
+
+def relative_logits_by_clipping(query: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
+    """Query times the embedding of each pair's clipped distance, gathered after the product.
+
+    Args:
+        query: (B, H, L, D).
+        rel_embedding: (H or 1, R, D), R = 2K + 1 or K + 1.
+        rows: (L, S), see `clipped_rows`.
+
+    Returns:
+        (B, H, L, S), not scaled.
+    """
+    by_distance = query @ rel_embedding.mT  # (B, H, L, R)
+    return by_distance.gather(-1, rows.expand(*query.shape[:2], -1, -1))  # (B, H, L, S)
+
+
+def relative_values_by_clipping(weights: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
+    """Weighted sum of the embeddings of clipped distances.
+
+    Args:
+        weights: (B, H, L, S).
+        rel_embedding: (H or 1, R, D).
+        rows: (L, S), see `clipped_rows`.
+
+    Returns:
+        (B, H, L, D).
+    """
+    by_distance = weights.new_zeros(*weights.shape[:3], rel_embedding.shape[1])  # (B, H, L, R)
+    index = rows.expand_as(weights)  # (B, H, L, S)
+    return by_distance.scatter_add(-1, index, weights) @ rel_embedding  # (B, H, L, D)
+
+
+def shaw_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_embedding: Tensor,
+    value_embedding: Tensor,
+    *,
+    clip_distance: int,
+    causal: bool = True,
+    block: int | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attention with clipped relative vectors on keys and values; see the module's text.
+
+    Args:
+        query: (B, H, L, D), the last L of the S positions.
+        key: (B, H, S, D).
+        value: (B, H, S, D).
+        key_embedding: (H or 1, R, D), R = 2K + 1 rows for distances -K..K, or K + 1 for 0..K.
+        value_embedding: likewise.
+        clip_distance: K.
+        causal: whether later keys are hidden.
+        block: N for local attention in blocks (causal only), None for global.
+        dropout: probability with which an attention weight is dropped.
+
+    Returns:
+        (B, H, L, D).
+    """
+    queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]
+    rows = clipped_rows(queries, keys, key_embedding.shape[1], clip_distance=clip_distance)
+    rows = rows.to(query.device)  # (L, S)
+    query = query / math.sqrt(d_head)
+    logits = query @ key.mT  # (B, H, L, S)
+    logits = logits + relative_logits_by_clipping(query, key_embedding, rows)
+    if causal and (queries > 1 or block is not None):
+        mask = causal_mask(queries, keys, block=block, device=query.device)  # (L, S)
+        logits = logits.masked_fill(~mask, -math.inf)
+    weights = F.dropout(logits.softmax(dim=-1), dropout)  # (B, H, L, S)
+    return weights @ value + relative_values_by_clipping(weights, value_embedding, rows)

@@ -1,0 +1,100 @@
+"""Relative attention as the paper computes it: pad, reshape, slice.
+
+The relative logits are first indexed by distance, (B, H, L, S) = query times embedding, then
+"skewed" so that they are indexed by key. Memory: O(S D) for the embeddings (the gathered form of
+`ops/reference.py` needs O(L S D)) and still O(L S) for the logits, which `ops/blockwise.py`
+avoids.
+"""
+
+import math
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from music_transformer.errors import ShapeError
+from music_transformer.ops.masks import causal_mask
+
+
+def skew(rel_logits: Tensor) -> Tensor:
+    """Move logits indexed by distance to logits indexed by key position.
+
+    ``out[..., i, j] == rel_logits[..., i, L - 1 - i + j]``: the last column is distance 0, and
+    query i stands at position S - L + i. Entries with ``j > S - L + i`` are left-overs of the
+    reshape; the caller's causal mask hides them. With L = S this is the paper's procedure, step by
+    step; with L < S the queries are the last of the positions.
+
+    Source: Huang et al. 2018, "Memory efficient implementation of relative position-based
+    attention".
+
+    Args:
+        rel_logits: (B, H, L, S), query times distance embedding, distances S-1 down to 0.
+
+    Returns:
+        (B, H, L, S), same dtype; one padded copy, never the (L, S, D) tensor.
+
+    Raises:
+        ShapeError: more queries than keys.
+    """
+    batch, heads, queries, keys = rel_logits.shape
+    if queries > keys:
+        raise ShapeError(
+            f"skew: rel_logits is {tuple(rel_logits.shape)}, expected (B, H, L, S) with L <= S: "
+            f"pass one column for each of the {queries} or more distances."
+        )
+    padded = F.pad(rel_logits, (1, 0))  # (B, H, L, 1+S)
+    return padded.flatten(2)[:, :, queries:].view(batch, heads, queries, keys)  # (B, H, L, S)
+
+
+def relative_logits_by_skew(query: Tensor, rel_embedding: Tensor, keys: int) -> Tensor:
+    """Relative logits by one matrix product and the skew.
+
+    Args:
+        query: (B, H, L, D), the last L of the S positions.
+        rel_embedding: (H or 1, M, D); row d belongs to distance d. Beyond M - 1 nothing is added.
+        keys: S.
+
+    Returns:
+        (B, H, L, S), not scaled; arbitrary where the key lies after the query.
+    """
+    table = rel_embedding[:, :keys]  # (H or 1, min(M, S), D)
+    if query.shape[2] < query.shape[3]:  # farthest first: turn the smaller, logits or table
+        by_distance = (query @ table.mT).flip(-1)  # (B, H, L, min(M, S))
+    else:
+        by_distance = query @ table.flip(1).mT  # (B, H, L, min(M, S))
+    far = keys - table.shape[1]
+    return skew(F.pad(by_distance, (far, 0)) if far else by_distance)  # (B, H, L, S)
+
+
+def skew_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rel_embedding: Tensor,
+    *,
+    block: int | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Causal relative attention with skewed logits; cost O(L S) memory, O(L S D) time.
+
+    Source: Huang et al. 2018, equation 3 and "Memory efficient implementation of relative
+    position-based attention".
+
+    Args:
+        query: (B, H, L, D), the last L of the S positions.
+        key: (B, H, S, D).
+        value: (B, H, S, D).
+        rel_embedding: (H or 1, M, D), by distance.
+        block: N for local attention in blocks, None for global.
+        dropout: probability with which an attention weight is dropped.
+
+    Returns:
+        (B, H, L, D).
+    """
+    queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]
+    rel_logits = relative_logits_by_skew(query, rel_embedding, keys)  # (B, H, L, S)
+    logits = (query @ key.transpose(-2, -1) + rel_logits) / math.sqrt(d_head)  # (B, H, L, S)
+    if queries > 1 or block is not None:
+        mask = causal_mask(queries, keys, block=block, device=query.device)  # (L, S)
+        logits = logits.masked_fill(~mask, -math.inf)
+    weights = logits.softmax(dim=-1)  # (B, H, L, S)
+    return F.dropout(weights, dropout) @ value  # (B, H, L, D)

@@ -1,0 +1,167 @@
+"""Notes to sound, through a SoundFont.
+
+midirenderer ([audio]) plays the notes with their pedal applied; what comes back is 16-bit stereo at
+the 48 kHz it works in, and quiet, so it is scaled to a peak of -1 dBFS: never clipped, and two
+renderings of the same notes are equally loud.
+
+The default font is the TimGM6mb.sf2 that pretty_midi installs. It is GPL-2: it is read where it
+lies and never copied, and found without importing pretty_midi.
+"""
+
+import base64
+import importlib.util
+import io
+import os
+import tempfile
+import wave
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from music_transformer.errors import RenderError
+from music_transformer.files import atomic_path
+from music_transformer.midi import write_midi
+from music_transformer.notes import NoteSequence
+
+PEAK_DBFS = -1.0
+#: What is heard after the last event: a piano string rings on when the hammer has gone.
+TAIL_SECONDS = 1.5
+
+_FONT_NAME = "TimGM6mb.sf2"
+_BLOCK_FRAMES = 1 << 20
+_PLAYER_SECONDS = 120.0
+
+
+class Sound(NamedTuple):
+    """Samples (N, channels) int16 and the rate they are played at, in Hz."""
+
+    samples: np.ndarray
+    sample_rate: int
+
+
+def render_wav(
+    notes: NoteSequence,
+    path: str | os.PathLike[str],
+    *,
+    soundfont: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write the sound of `notes` to `path` as a 16-bit stereo WAV, whole or not at all.
+
+    Args:
+        notes: played with the pedal applied, all tracks as piano.
+        path: an existing file is replaced.
+        soundfont: an .sf2 file; None takes the one inside the installed pretty_midi.
+
+    Raises:
+        RenderError: [audio] is not installed, or the font is missing or broken.
+    """
+    samples, sample_rate = synthesize(notes, soundfont=soundfont)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        _write_frames(file, samples, sample_rate)
+
+
+def synthesize(notes: NoteSequence, *, soundfont: str | os.PathLike[str] | None = None) -> Sound:
+    """Return the sound of `notes` as the synthesizer gives it: int16, not yet normalised.
+
+    Raises:
+        RenderError: as `render_wav`.
+    """
+    midirenderer = _midirenderer()
+    font = default_soundfont() if soundfont is None else Path(soundfont)
+    try:
+        font_bytes = font.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RenderError(f"{font}: {reason}; give an .sf2 file with --soundfont.") from error
+    try:
+        sound = midirenderer.render_wave_from(font_bytes, _midi_bytes(notes))
+    except BaseException as error:
+        # A font of whole chunks and broken contents is a panic, which no `except Exception` sees.
+        if isinstance(error, RuntimeError | ValueError) or type(error).__name__ == "PanicException":
+            raise RenderError(f"{font}: this font cannot be played ({error}).") from error
+        raise
+    with wave.open(io.BytesIO(sound)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+        return Sound(samples.reshape(-1, file.getnchannels()), file.getframerate())
+
+
+def audio_html(notes: NoteSequence) -> str:
+    """Return an HTML player of `notes` for a notebook; nothing where there is no way to play.
+
+    The sound is inside the page (mono, 24 kHz: 3 MB a minute), so only short pieces get a player.
+    """
+    if notes.end_time > _PLAYER_SECONDS or importlib.util.find_spec("midirenderer") is None:
+        return ""
+    try:
+        samples, sample_rate = synthesize(notes)
+    except RenderError:
+        return ""  # a picture without sound is better than no picture
+    frames = len(samples) // 2
+    mono = samples[: 2 * frames].reshape(frames, -1).mean(axis=1)  # (frames,) two frames into one
+    page = io.BytesIO()
+    _write_frames(page, mono[:, None], sample_rate // 2)
+    data = base64.b64encode(page.getvalue()).decode("ascii")
+    return f'<br><audio controls src="data:audio/wav;base64,{data}"></audio>'
+
+
+def default_soundfont() -> Path:
+    """Return the path of the font inside the installed pretty_midi, which is not imported.
+
+    Raises:
+        RenderError: there is none.
+    """
+    spec = importlib.util.find_spec("pretty_midi")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        font = Path(folder) / _FONT_NAME
+        if font.is_file():
+            return font
+    raise RenderError(
+        f"no sound font: {_FONT_NAME} is not in the installed pretty_midi; "
+        "name an .sf2 file with --soundfont."
+    )
+
+
+def _midirenderer() -> Any:
+    """The synthesizer, or an error that says what to install."""
+    try:
+        import midirenderer
+    except ImportError as error:
+        raise RenderError(
+            "sound needs the [audio] extra: pip install music-transformer[audio]"
+        ) from error
+    return midirenderer
+
+
+def _midi_bytes(notes: NoteSequence) -> bytes:
+    """The notes as a MIDI file that ends `TAIL_SECONDS` late, so that the last ones ring out."""
+    sustained = notes.sustained()
+    longer = NoteSequence(
+        pitch=sustained.pitch,
+        velocity=sustained.velocity,
+        start=sustained.start,
+        end=sustained.end,
+        end_time=sustained.end_time + TAIL_SECONDS,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "notes.mid"
+        write_midi(longer, path)
+        return path.read_bytes()
+
+
+def _write_frames(file: BinaryIO, samples: np.ndarray, sample_rate: int) -> None:
+    """Write samples (N, channels) as a 16-bit WAV, scaled to the peak."""
+    gain = _gain(samples)
+    with wave.open(file, "wb") as frames:
+        frames.setnchannels(samples.shape[1])
+        frames.setsampwidth(2)
+        frames.setframerate(sample_rate)
+        for first in range(0, len(samples), _BLOCK_FRAMES):  # an hour as floats would be gigabytes
+            block = samples[first : first + _BLOCK_FRAMES] * gain
+            frames.writeframes(np.rint(block).astype("<i2").tobytes())
+
+
+def _gain(samples: np.ndarray) -> float:
+    """What brings the loudest sample to the peak; silence stays as it is."""
+    peak = max(float(samples.max(initial=0)), -float(samples.min(initial=0)))
+    return float(10 ** (PEAK_DBFS / 20) * 32767 / peak) if peak else 1.0

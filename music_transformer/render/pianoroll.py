@@ -1,0 +1,168 @@
+"""Notes to a piano roll: seconds to the right, pitch upwards, louder is darker.
+
+What was given and what was composed have two colours. A key that is held is a full bar; what the
+pedal holds longer is a faint one behind it. The figure is built with matplotlib's objects on the
+Agg canvas and never through pyplot: there is no global state, and no screen is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from music_transformer.errors import RenderError
+from music_transformer.notes import NoteSequence
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+#: From the softest to the loudest note of each part.
+PRIMER_SHADES = ("#b4c6de", "#0f2f55")
+CONTINUATION_SHADES = ("#f6bd9f", "#8f2304")
+
+_BLACK_KEYS = (1, 3, 6, 8, 10)
+_KEY_NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
+_INK = "#333333"
+
+
+def pitch_name(pitch: int) -> str:
+    """Return the name of a pitch with its octave; 60, the middle C, is C4."""
+    return f"{_KEY_NAMES[pitch % 12]}{pitch // 12 - 1}"
+
+
+def plot_pianoroll(
+    notes: NoteSequence, *, primer_end: float | None = None, title: str | None = None
+) -> Figure:
+    """Return the piano roll of `notes`; the caller saves it (`figure.savefig(path)`).
+
+    Args:
+        notes: any number, none included.
+        primer_end: seconds; notes that start before it are the primer's, drawn in its own colour.
+        title: printed above, on the left.
+
+    Raises:
+        RenderError: [plot] is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RenderError(
+            "a picture needs the [plot] extra: pip install music-transformer[plot]"
+        ) from error
+    seconds = max(notes.end_time, 1.0)
+    figure = Figure(figsize=(min(max(0.28 * seconds, 9.0), 26.0), 4.6), dpi=150, layout="tight")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    low, high = _pitch_limits(notes)
+    _draw_keyboard(axes, low, high)
+    _draw_notes(axes, notes, primer_end)
+    axes.set_xlim(0, seconds)
+    axes.set_ylim(low - 0.5, high + 0.5)
+    axes.set_xlabel("seconds", color=_INK)
+    if title is not None:
+        axes.set_title(title, loc="left", color=_INK, fontsize=11)
+    if primer_end is not None:
+        axes.axvline(primer_end, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
+    _draw_legend(axes, primer_end)
+    return figure
+
+
+def _pitch_limits(notes: NoteSequence) -> tuple[int, int]:
+    """The lowest and highest row: a third around the notes, and at least two octaves."""
+    if not len(notes):
+        return 48, 84
+    low, high = int(notes.pitch.min()) - 3, int(notes.pitch.max()) + 3
+    missing = max(0, 24 - (high - low))
+    return max(0, low - missing // 2), min(127, high + (missing + 1) // 2)
+
+
+def _draw_keyboard(axes: Axes, low: int, high: int) -> None:
+    """Grey rows for the black keys, a line below each C, names on the left."""
+    for pitch in range(low, high + 1):
+        if pitch % 12 in _BLACK_KEYS:
+            axes.axhspan(pitch - 0.5, pitch + 0.5, color="#f3f3f1", linewidth=0, zorder=0)
+        if pitch % 12 == 0:
+            axes.axhline(pitch - 0.5, color="#d5d5d0", linewidth=0.8, zorder=1)
+    named = (0,) if high - low > 30 else (0, 5, 7)  # F and G too where there is room
+    pitches = [pitch for pitch in range(low, high + 1) if pitch % 12 in named]
+    axes.set_yticks(pitches, [pitch_name(pitch) for pitch in pitches])
+    axes.tick_params(length=0, colors=_INK, labelsize=9)
+    axes.grid(axis="x", color="#ecece8", linewidth=0.8, zorder=1)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color("#c8c8c4")
+
+
+def _draw_notes(axes: Axes, notes: NoteSequence, primer_end: float | None) -> None:
+    """The bars: what the pedal holds behind, the keys in front."""
+    from matplotlib.collections import PolyCollection
+
+    # White rims part repeated notes; they would hide one that is only a few pixels wide.
+    rims = np.where(notes.end - notes.start > notes.end_time / 120, 0.4, 0.0)  # (N,)
+    for layer, alpha, linewidths in ((notes.sustained(), 0.35, [0.0]), (notes, 1.0, list(rims))):
+        bars = PolyCollection(
+            list(_rectangles(layer, shortest=notes.end_time / 1000)),
+            facecolors=_colors(layer, primer_end),
+            edgecolors="white",
+            linewidths=linewidths,
+            alpha=alpha,
+            zorder=2 + alpha,
+        )
+        axes.add_collection(bars, autolim=False)
+
+
+def _rectangles(notes: NoteSequence, *, shortest: float) -> np.ndarray:
+    """(N, 4, 2) corners in seconds and pitches; no note is narrower than `shortest` seconds."""
+    left = notes.start[:, None]  # (N, 1)
+    right = np.maximum(notes.end, notes.start + shortest)[:, None]  # (N, 1)
+    x = np.concatenate([left, left, right, right], axis=1)  # (N, 4)
+    y = notes.pitch[:, None] + np.array([-0.42, 0.42, 0.42, -0.42])  # (N, 4)
+    return np.stack([x, y], axis=-1)  # (N, 4, 2)
+
+
+def _colors(notes: NoteSequence, primer_end: float | None) -> np.ndarray:
+    """(N, 4) colours: the part by the onset, the shade by the velocity."""
+    loudness = notes.velocity / 127
+    composed = _shades(CONTINUATION_SHADES)(loudness)
+    given = _shades(PRIMER_SHADES)(loudness)
+    if primer_end is None:
+        return np.asarray(given)
+    return np.where((notes.start < primer_end)[:, None], given, composed)
+
+
+def _shades(ends: tuple[str, str]) -> LinearSegmentedColormap:
+    """The colours from soft to loud."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("velocity", list(ends))
+
+
+def _draw_legend(axes: Axes, primer_end: float | None) -> None:
+    """Which colour is whose, and that darker is louder; above the roll, where no note is hidden."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.patches import Patch
+
+    parts = {"soft to loud": PRIMER_SHADES}
+    if primer_end is not None:
+        parts = {"primer": PRIMER_SHADES, "continuation": CONTINUATION_SHADES}
+    swatches = [
+        tuple(Patch(facecolor=_shades(shades)(level)) for level in (0.2, 0.5, 0.9))
+        for shades in parts.values()
+    ]
+    axes.legend(
+        swatches,
+        list(parts),
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=2,
+        frameon=False,
+        fontsize=9,
+        labelcolor=_INK,
+        borderaxespad=0.2,
+    )

@@ -1,0 +1,242 @@
+"""How a model is trained: one frozen dataclass, and ``key=value`` settings for it and the model.
+
+Its field names and those of `ModelConfig` are disjoint, so a setting needs no prefix (``model.``
+and ``training.`` are understood). The learning rate follows the step, never the clock: a run that
+is stopped and resumed sees the same rates.
+"""
+
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from music_transformer.errors import ConfigError
+from music_transformer.model.config import ModelConfig
+
+SCHEDULES = ("cosine", "wsd")
+OPTIMIZERS = ("adamw", "muon")
+AUTOCAST = ("auto", "on", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Everything that decides what a training run computes, and a few things that do not.
+
+    Attributes:
+        steps: updates of the weights in the whole run.
+        window: events in a training window; None is the model's context.
+        batch_size: windows in one forward pass, on each rank.
+        accumulate: forward passes in one update.
+        learning_rate: the highest rate; the matrices that Muon moves use the same one.
+        schedule: ``cosine``, or ``wsd`` (warm-up, stable, linear decay), which can be extended.
+        warmup: steps of linear warm-up; below 1 it is a fraction of all steps.
+        final_fraction: the last learning rate as a fraction of the highest.
+        cooldown: the fraction of all steps over which ``wsd`` decays.
+        optimizer: ``adamw`` for all, or ``muon`` for the hidden matrices and AdamW for the rest.
+        betas: AdamW's two decay rates.
+        muon_momentum: Nesterov momentum of Muon.
+        weight_decay: decoupled, on matrices only: no embeddings, tables, norms or biases.
+        clip: the largest norm of all gradients; 0 does not clip.
+        label_smoothing: share of the target spread over the vocabulary.
+        ema: decay of the running mean of the weights that is evaluated and saved; None is none.
+        autocast: bfloat16 in the linear layers; ``auto`` measures whether that is faster here.
+        augment: stretch and transpose training windows.
+        seed: of the windows; the command also seeds weights and dropout with it.
+        evaluate_every: steps between quick validations.
+        evaluate_windows: windows in a quick validation.
+        checkpoint_every: steps between checkpoints; None leaves it to the clock.
+        checkpoint_minutes: minutes between checkpoints; None leaves it to the steps.
+        log_every: steps in one line of metrics.jsonl.
+        max_minutes: stop cleanly, with a checkpoint, after so long; None never.
+        threads: CPU threads; None leaves PyTorch's choice.
+    """
+
+    steps: int = 10_000
+    window: int | None = None
+    batch_size: int = 4
+    accumulate: int = 1
+    learning_rate: float = 1e-3
+    schedule: Literal["cosine", "wsd"] = "cosine"
+    warmup: float = 0.05
+    final_fraction: float = 0.02
+    cooldown: float = 0.2
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.98)
+    muon_momentum: float = 0.95
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    label_smoothing: float = 0.0
+    ema: float | None = None
+    autocast: Literal["auto", "on", "off"] = "auto"
+    augment: bool = True
+    seed: int = 0
+    evaluate_every: int = 500
+    evaluate_windows: int = 64
+    checkpoint_every: int | None = None
+    checkpoint_minutes: float | None = 10.0
+    log_every: int = 10
+    max_minutes: float | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", tuple(self.betas))  # JSON has only lists
+        for name in ("steps", "batch_size", "accumulate", "evaluate_every", "evaluate_windows"):
+            self._at_least(name, 1)
+        self._at_least("log_every", 1)
+        for name in ("window", "threads", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                self._at_least(name, 1)
+        for name in ("learning_rate",):
+            self._between(name, 0.0, 10.0, low_open=True)
+        for name in ("final_fraction", "cooldown"):
+            self._between(name, 0.0, 1.0)
+        for name in ("muon_momentum", "label_smoothing"):
+            self._between(name, 0.0, 1.0, high_open=True)
+        for name in ("warmup", "weight_decay", "clip"):
+            self._between(name, 0.0, float("inf"))
+        for name in ("max_minutes", "checkpoint_minutes"):
+            if getattr(self, name) is not None:
+                self._between(name, 0.0, float("inf"), low_open=True)
+        if self.ema is not None:
+            self._between("ema", 0.0, 1.0, low_open=True, high_open=True)
+        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise ConfigError(f"betas={self.betas}: two numbers from 0 to below 1, as 0.9,0.98.")
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed={self.seed} is outside 0..2**63-1.")
+        self._one_of("schedule", SCHEDULES)
+        self._one_of("optimizer", OPTIMIZERS)
+        self._one_of("autocast", AUTOCAST)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them."""
+        return {**asdict(self), "betas": list(self.betas)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrainingConfig":
+        """The config that `to_dict` described.
+
+        Raises:
+            ConfigError: a key is unknown, or a value makes no sense.
+        """
+        known = [field.name for field in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(f"training.{key} is unknown{_nearest(key, known)}.")
+        return cls(**values)
+
+    def _at_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name}={value} is not a whole number of at least {least}.")
+
+    def _between(
+        self, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
+    ) -> None:
+        value = getattr(self, name)
+        inside = isinstance(value, int | float) and low <= value <= high
+        if not inside or (low_open and value == low) or (high_open and value == high):
+            left = "above" if low_open else "from"
+            right = "below" if high_open else "up to"
+            raise ConfigError(f"{name}={value} is not {left} {low:g} {right} {high:g}.")
+
+    def _one_of(self, name: str, choices: tuple[str, ...]) -> None:
+        if getattr(self, name) not in choices:
+            raise ConfigError(f"{name}={getattr(self, name)!r}; choose from {', '.join(choices)}.")
+
+
+def apply_settings(
+    model: ModelConfig, training: TrainingConfig, settings: Iterable[str]
+) -> tuple[ModelConfig, TrainingConfig]:
+    """Both configs with ``key=value`` settings applied.
+
+    Raises:
+        ConfigError: a key is unknown (the nearest is named) or a value is not of its type.
+    """
+    changes: dict[str, dict[str, Any]] = {"model": {}, "training": {}}
+    hints = {
+        "model": typing.get_type_hints(type(model)),
+        "training": typing.get_type_hints(TrainingConfig),
+    }
+    names = {
+        "model": [f.name for f in fields(model) if f.init and f.name != "vocab_size"],
+        "training": [f.name for f in fields(training)],
+    }
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ConfigError(f"--set {setting!r}: write key=value, as in --set steps=1000.")
+        owner, name = _owner(key, names)
+        changes[owner][name] = _parse(key, text.strip(), hints[owner][name])
+    return replace(model, **changes["model"]), replace(training, **changes["training"])
+
+
+def _owner(key: str, names: dict[str, list[str]]) -> tuple[str, str]:
+    prefix, dot, rest = key.partition(".")
+    owners = [prefix] if dot and prefix in names else list(names)
+    name = rest if dot else key
+    for owner in owners:
+        if name in names[owner]:
+            return owner, name
+    known = [name for owner in owners for name in names[owner]]
+    raise ConfigError(f"--set {key}: no such setting{_nearest(name, known)}.")
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+
+
+def _parse(key: str, text: str, hint: Any) -> Any:
+    """The value of a setting, read by the type of its field."""
+    choices = list(typing.get_args(hint)) if _is_union(hint) else [hint]
+    if type(None) in choices and text.lower() in ("none", "null", ""):
+        return None
+    for choice in choices:
+        try:
+            return _parse_as(text, choice)
+        except ValueError:
+            continue
+    expected = " or ".join(_type_name(choice) for choice in choices)
+    raise ConfigError(f"--set {key}={text}: expected {expected}.")
+
+
+def _parse_as(text: str, hint: Any) -> Any:
+    if hint is bool:
+        values = {"true": True, "on": True, "1": True, "yes": True}
+        values |= {"false": False, "off": False, "0": False, "no": False}
+        if text.lower() not in values:
+            raise ValueError(text)
+        return values[text.lower()]
+    if hint is int:
+        return int(text.replace("_", ""))
+    if hint is float:
+        return float(text.replace("_", ""))
+    if hint is str:
+        return text
+    if typing.get_origin(hint) is Literal:
+        for choice in typing.get_args(hint):
+            if str(choice) == text:
+                return choice
+        raise ValueError(text)
+    if typing.get_origin(hint) is tuple:
+        parts = text.strip("()[]").split(",")
+        kinds = typing.get_args(hint)
+        kinds = (kinds[0],) * len(parts) if kinds[-1] is Ellipsis else kinds
+        if len(parts) != len(kinds):
+            raise ValueError(text)
+        return tuple(_parse_as(part.strip(), kind) for part, kind in zip(parts, kinds, strict=True))
+    raise ValueError(text)
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _type_name(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in typing.get_args(hint))
+    names = {bool: "true or false", int: "a whole number", float: "a number", type(None): "none"}
+    return names.get(hint, str(getattr(hint, "__name__", hint)))

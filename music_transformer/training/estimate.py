@@ -1,0 +1,39 @@
+"""What a run will cost, told before its first step."""
+
+from dataclasses import dataclass
+
+from music_transformer.model.decoder import MusicTransformer
+from music_transformer.ops.attention import choose_implementation
+from music_transformer.training.config import TrainingConfig
+
+_FLOAT = 4
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of a run; bytes are a rough upper estimate of what training itself needs."""
+
+    parameters: int
+    attention: str
+    memory_bytes: int
+
+
+def estimate_size(model: MusicTransformer, config: TrainingConfig) -> Size:
+    """Parameters, implementation of attention and memory of one rank.
+
+    Memory: weights, gradients and two moments for each parameter (one more for a running mean), and
+    the activations that one forward pass keeps for the backward pass.
+    """
+    model_config = model.config
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    length = config.window or model_config.context
+    rows = config.batch_size * length
+    attention = model_config.attention
+    if attention == "auto":
+        attention = choose_implementation(length, length, dropout=model_config.attention_dropout)
+    kept = 10 * model_config.d_model + 2 * model_config.d_ff + 6 * model_config.attention_width
+    if attention != "blockwise":
+        kept += 4 * model_config.n_heads * length  # maps of logits and weights
+    activations = rows * (model_config.n_layers * kept + 4 * model_config.vocab_size)
+    copies = 4 if config.ema is None else 5
+    return Size(parameters, attention, _FLOAT * (copies * parameters + activations))

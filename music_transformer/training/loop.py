@@ -1,0 +1,416 @@
+"""The training loop: one for one device and for torchrun.
+
+An update: draw the windows of the step, sum the loss over real targets, divide by their number in
+the whole update (all ranks, all accumulated batches), clip, set the rate of the step, move. What an
+update does is a function of the weights, the optimizers, the generators and the step, and a step's
+folder holds all of these: so a run that was killed and resumed equals one that was not, bit for bit
+(on a CPU with the same number of threads).
+"""
+
+import copy
+import json
+import math
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from music_transformer.checkpoint import load_weights, write_files
+from music_transformer.datasets import Batch, PreparedData, TrainingWindows
+from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.evaluation.nll import evaluate_nll
+from music_transformer.model.decoder import MusicTransformer
+from music_transformer.training import state
+from music_transformer.training.config import TrainingConfig
+from music_transformer.training.distributed import Ranks
+from music_transformer.training.loss import count_targets, summed_cross_entropy
+from music_transformer.training.optimizers import (
+    build_optimizers,
+    optimizer_tensors,
+    restore_optimizers,
+    set_learning_rate,
+)
+from music_transformer.training.precision import use_bfloat16
+from music_transformer.training.run_dir import RunFolder
+from music_transformer.training.schedule import learning_rate
+
+_EVALUATION_BATCH = 8
+
+
+class Monitor:
+    """Hears how a run goes; this one lets it pass in silence."""
+
+    def begin(self, step: int, steps: int) -> None:
+        """Training starts, or goes on, after ``step`` of ``steps`` updates."""
+
+    def updated(self, step: int, loss: float) -> None:
+        """An update was made; ``loss`` is that of its windows."""
+
+    def measured(self, record: dict[str, Any]) -> None:
+        """A line was added to the metrics."""
+
+    def end(self) -> None:
+        """Training stops."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run, or this part of it, ended.
+
+    Attributes:
+        reason: ``finished``, ``max_minutes``, or the name of the signal that stopped it.
+        loss: of the last line of metrics, in nats per event.
+    """
+
+    run: str
+    step: int
+    steps: int
+    reason: str
+    loss: float | None
+    validation_nll: float | None
+    best_step: int | None
+    best_nll: float | None
+    events: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them."""
+        return asdict(self)
+
+
+class Trainer:
+    """A model, its optimizers and where they stand; `train` runs to the end or to a stop.
+
+    Args:
+        model: on its device, with the weights to start from.
+        data: windows are drawn from its split ``train``; ``validation``, if there, chooses.
+        config: with everything resolved that depends on the machine, see ``bfloat16``.
+        run: where steps and metrics go.
+        bfloat16: take the products of linear layers in bfloat16.
+        description: what else each checkpoint should say of its making.
+    """
+
+    def __init__(
+        self,
+        model: MusicTransformer,
+        data: PreparedData,
+        config: TrainingConfig,
+        run: RunFolder,
+        *,
+        bfloat16: bool = False,
+        description: Mapping[str, Any] | None = None,
+        ranks: Ranks | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
+        self.model, self.data, self.config, self.run = model, data, config, run
+        self.description = dict(description or {})
+        self.ranks = ranks or Ranks()
+        self.monitor = monitor or Monitor()
+        self.bfloat16 = bfloat16
+        self.device = next(model.parameters()).device
+        self.window = config.window or model.config.context
+        if self.window > model.config.context:
+            raise ConfigError(
+                f"window={self.window} is longer than context={model.config.context}; "
+                f"set context={self.window} too, or a shorter window."
+            )
+        if bfloat16:
+            use_bfloat16(model, model.config.vocab_size)
+        self.optimizers = build_optimizers(
+            model,
+            config,
+            vocab_size=model.config.vocab_size,
+            muon_dtype=torch.bfloat16 if bfloat16 else torch.float32,
+        )
+        self.average = copy.deepcopy(model) if config.ema is not None else None
+        self.windows = TrainingWindows(
+            data,
+            length=self.window,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            rank=self.ranks.rank,
+            world_size=self.ranks.world_size,
+            augment=config.augment,
+        )
+        self.progress = state.Progress(world_size=self.ranks.world_size)
+        self.last_loss: float | None = None
+        self.last_nll: float | None = None
+        self.measured_step: int | None = None
+        self.asked_to_stop: str | None = None
+
+    def stop(self, reason: str) -> None:
+        """Ask for a stop after the update that is being made; signal handlers may call this."""
+        self.asked_to_stop = reason
+
+    def train(self) -> TrainingResult:
+        """Go on to the last step, to a stop, or until the time is up; the end is a checkpoint."""
+        progress, config = self.progress, self.config
+        self.monitor.begin(progress.step, config.steps)
+        started = self.saved_at = self.clock = time.monotonic()
+        seconds_before, self.clock_events = progress.seconds, progress.events
+        reason = "finished"
+        self.model.train()
+        self.batches = self._batches_from(progress.step * config.accumulate)
+        while progress.step < config.steps:
+            loss, norm, rate = self._update()
+            progress.seconds = seconds_before + time.monotonic() - started
+            self.monitor.updated(progress.step, loss)
+            last = progress.step == config.steps
+            if last or progress.step % config.log_every == 0:
+                self._log_metrics(rate, norm)
+            improved = self._validate() if self._validation_is_due() else False
+            wanted = self.asked_to_stop or self._time_is_up(time.monotonic() - started)
+            save, stop = self._agree(improved or self._checkpoint_is_due(), wanted is not None)
+            if save or stop or last:
+                self._checkpoint()
+            if stop and not last:
+                reason = wanted or "another rank stopped"
+                break
+        self.batches.close()
+        self.monitor.end()
+        return self._result(reason)
+
+    def time_updates(self, count: int = 1) -> float:
+        """Seconds of one update, measured on a copy: nothing of the run changes."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            trial = copy.copy(self)
+            trial.model = copy.deepcopy(self.model).train()
+            trial.average = None
+            trial.ranks = Ranks()
+            trial.progress = state.Progress()
+            trial.batches = self._batches_from(0)
+            trial.optimizers = build_optimizers(
+                trial.model,
+                self.config,
+                vocab_size=self.model.config.vocab_size,
+                muon_dtype=self._muon_dtype(),
+            )
+            trial._update()  # the first one also allocates
+            start = time.perf_counter()
+            for _ in range(count):
+                trial._update()
+            seconds = (time.perf_counter() - start) / count
+            trial.batches.close()
+            return seconds
+
+    def _batches_from(self, first: int) -> Generator[Batch, None, None]:
+        """The batches from one on, made by a thread ahead of their use; to be closed."""
+        yield from self.windows.prefetch(first)
+
+    def _muon_dtype(self) -> torch.dtype:
+        muon = self.optimizers.get("muon")
+        return getattr(muon, "dtype", torch.float32)
+
+    def _update(self) -> tuple[float, float, float]:
+        """One update of the weights: mean loss, norm of the gradients before clipping, rate."""
+        config, step = self.config, self.progress.step
+        pad = self.data.tokenizer.pad
+        batches = [next(self.batches) for _ in range(config.accumulate)]
+        own = sum(count_targets(batch.targets, pad) for batch in batches)
+        (count,) = self.ranks.sums([float(own)], self.device)
+        total = torch.zeros((), device=self.device)
+        for batch in batches:
+            logits = self.model(batch.ids.to(self.device), place=batch.place.to(self.device))
+            loss = summed_cross_entropy(
+                logits,
+                batch.targets.to(self.device),
+                pad=pad,
+                label_smoothing=config.label_smoothing,
+            )
+            torch.autograd.backward(loss / max(count, 1.0))
+            total += loss.detach()
+        self.ranks.sum_gradients(self.model.parameters())
+        (loss_sum,) = self.ranks.sums([total.item()], self.device)
+        norm = self._clip()
+        if not (math.isfinite(loss_sum) and math.isfinite(norm)):
+            raise ConfigError(
+                f"training diverged at step {step + 1} (loss {loss_sum / max(count, 1.0)}, "
+                f"gradient norm {norm}); set a lower learning_rate or a longer warmup than "
+                f"{config.learning_rate:g} and {config.warmup:g}."
+            )
+        rate = learning_rate(config, step)
+        set_learning_rate(self.optimizers, rate)
+        for optimizer in self.optimizers.values():
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self._follow()
+        progress = self.progress
+        progress.step += 1
+        progress.events += int(count)
+        progress.loss_sum += loss_sum
+        progress.loss_events += int(count)
+        return loss_sum / max(count, 1.0), norm, rate
+
+    def _clip(self) -> float:
+        limit = self.config.clip or math.inf
+        return float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Move the running mean of the weights; early on it forgets faster, to start unbiased."""
+        if self.average is None or self.config.ema is None:
+            return
+        step = self.progress.step
+        decay = min(self.config.ema, (1 + step) / (10 + step))
+        for mean, weight in zip(self.average.parameters(), self.model.parameters(), strict=True):
+            mean.lerp_(weight, 1 - decay)
+
+    def _log_metrics(self, rate: float, norm: float) -> None:
+        progress = self.progress
+        now = time.monotonic()
+        speed = (progress.events - self.clock_events) / max(now - self.clock, 1e-9)
+        self.clock, self.clock_events = now, progress.events
+        self.last_loss = progress.loss_sum / max(progress.loss_events, 1)
+        progress.loss_sum, progress.loss_events = 0.0, 0
+        self._record(
+            {
+                "step": progress.step,
+                "loss": self.last_loss,
+                "learning_rate": rate,
+                "gradient_norm": norm,
+                "events": progress.events,
+                "events_per_second": round(speed, 1),
+                "seconds": round(progress.seconds, 2),
+            }
+        )
+
+    def _record(self, record: dict[str, Any]) -> None:
+        if self.ranks.first:
+            self.run.append_metrics(record)
+            self.monitor.measured(record)
+
+    def _validation_is_due(self) -> bool:
+        step = self.progress.step
+        here = step % self.config.evaluate_every == 0 or step == self.config.steps
+        return here and self.ranks.first and "validation" in self.data.splits
+
+    def _validate(self) -> bool:
+        """Measure the quick validation NLL; whether it is the best so far."""
+        progress = self.progress
+        judged = self.model if self.average is None else self.average
+        before = time.monotonic()
+        report = evaluate_nll(
+            judged,
+            self.data,
+            "validation",
+            device=self.device,
+            context=self.window,
+            batch_size=_EVALUATION_BATCH,
+            max_windows=self.config.evaluate_windows,
+        )
+        self.model.train()
+        self.clock += time.monotonic() - before  # the speed is that of training
+        self.last_nll, self.measured_step = report.nll, progress.step
+        improved = progress.best_nll is None or report.nll < progress.best_nll
+        if improved:
+            progress.best_step, progress.best_nll = progress.step, report.nll
+        self._record({"step": progress.step, "validation_nll": report.nll, "best": improved})
+        return improved
+
+    def _checkpoint_is_due(self) -> bool:
+        every, minutes = self.config.checkpoint_every, self.config.checkpoint_minutes
+        if every is not None and self.progress.step % every == 0:
+            return True
+        return minutes is not None and time.monotonic() - self.saved_at >= 60.0 * minutes
+
+    def _agree(self, save: bool, stop: bool) -> tuple[bool, bool]:
+        """Whether to save, which rank 0 decides, and to stop, which any rank may ask for."""
+        wishes = [float(save and self.ranks.first), float(stop)]
+        saves, stops = self.ranks.sums(wishes, self.device)
+        return saves > 0, stops > 0
+
+    def _time_is_up(self, elapsed: float) -> str | None:
+        limit = self.config.max_minutes
+        over = limit is not None and elapsed >= 60.0 * limit
+        return "max_minutes" if over and self.ranks.first else None
+
+    def _checkpoint(self) -> None:
+        tensors: dict[str, Tensor] = {
+            f"optimizer/{name}": tensor
+            for name, tensor in optimizer_tensors(self.optimizers, self.model).items()
+        }
+        tensors |= state.gathered_generators(self.ranks, self.device)
+        if self.average is not None:
+            tensors |= {f"weights/{name}": t for name, t in self.model.state_dict().items()}
+        if self.ranks.first:
+            progress = self.progress
+
+            def write(folder: Path) -> None:
+                judged = self.model if self.average is None else self.average
+                write_files(folder, judged, self.data.tokenizer, training=self._training())
+                state.write_tensors(folder, tensors)
+                text = json.dumps(progress.to_dict(), indent=2) + "\n"
+                (folder / state.PROGRESS).write_text(text, encoding="utf-8")
+
+            before = time.monotonic()
+            self.run.write_step(progress.step, write, best=progress.best_step)
+            self.clock += time.monotonic() - before
+        self.saved_at = time.monotonic()
+        self.ranks.wait()
+
+    def _training(self) -> dict[str, Any]:
+        """What ``config.json`` of a step says of its training."""
+        progress = self.progress
+        return {
+            "step": progress.step,
+            "events": progress.events,
+            "seconds": round(progress.seconds, 1),
+            "validation_nll": self.last_nll if self.measured_step == progress.step else None,
+            "config": self.config.to_dict(),
+            **self.description,
+        }
+
+    def resume(self) -> None:
+        """Take up the latest step of the run, if there is one, and forget what came after it.
+
+        Raises:
+            CheckpointError: the state is damaged, or does not fit the model and settings.
+        """
+        folder = self.run.latest()
+        if folder is None:
+            if self.ranks.first:
+                self.run.rewind(0, best=None)
+            return
+        progress = state.Progress.read(folder)
+        if progress.world_size != self.ranks.world_size:
+            raise ConfigError(
+                f"world_size={self.ranks.world_size}, but {self.run.path} was trained by "
+                f"{progress.world_size} ranks; start as many."
+            )
+        groups = state.read_state(folder)
+        try:
+            if self.average is None:
+                load_weights(self.model, folder / "model.safetensors")
+            else:
+                load_weights(self.average, folder / "model.safetensors")
+                self.model.load_state_dict(groups["weights"], strict=True)
+            restore_optimizers(self.optimizers, self.model, groups["optimizer"])
+            state.restore_generators(groups["generator"], self.ranks, self.device)
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{folder}: the state of training does not fit this run ({error})."
+            ) from error
+        self.progress = progress
+        self.ranks.wait()
+        if self.ranks.first:
+            self.run.rewind(progress.step, best=progress.best_step)
+
+    def _result(self, reason: str) -> TrainingResult:
+        progress = self.progress
+        return TrainingResult(
+            run=str(self.run.path),
+            step=progress.step,
+            steps=self.config.steps,
+            reason=reason,
+            loss=self.last_loss,
+            validation_nll=self.last_nll,
+            best_step=progress.best_step,
+            best_nll=progress.best_nll,
+            events=progress.events,
+            seconds=round(progress.seconds, 1),
+        )

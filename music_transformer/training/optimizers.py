@@ -1,0 +1,164 @@
+"""AdamW for everything, or Muon for the hidden matrices and AdamW for the rest.
+
+Muon (Jordan et al. 2024) replaces the momentum of a matrix by the nearest orthogonal matrix, found
+by five Newton-Schulz steps. Its update is scaled by ``0.2 sqrt(max(rows, columns))`` so that its
+size is that of an AdamW update (Liu et al. 2025, "Muon is scalable for LLM training"); one learning
+rate serves both. `torch.optim.Muon` always orthogonalises in bfloat16, which is far slower than
+float32 on many CPUs; here the type is chosen.
+
+Hidden matrices are the weights of `nn.Linear` except the one that gives the logits. Embeddings,
+tables of relative positions, norms and biases are AdamW's, without weight decay.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from music_transformer.training.config import TrainingConfig
+
+NEWTON_SCHULZ_STEPS = 5
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalise(matrix: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A matrix with the singular vectors of ``matrix`` and singular values near 1.
+
+    Args:
+        matrix: (..., rows, columns).
+        dtype: of the products; the result has the type of ``matrix``.
+    """
+    wide = matrix.shape[-2] <= matrix.shape[-1]
+    x: Tensor = matrix if wide else matrix.mT
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)  # singular values <= 1
+    x = x.to(dtype)
+    a, b, c = _QUINTIC
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    x = x.to(matrix.dtype)
+    return x if wide else x.mT
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised by Newton-Schulz, for parameters that are matrices."""
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.dtype = dtype
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Move every matrix that has a gradient; matrices of one shape are done as one batch."""
+        assert closure is None
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[nn.Parameter]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    shapes.setdefault(parameter.shape, []).append(parameter)
+            for parameters in shapes.values():
+                self._step_together(parameters, group)
+
+    def _step_together(self, parameters: list[nn.Parameter], group: dict[str, float]) -> None:
+        momentum = group["momentum"]
+        nesterov = []
+        for parameter in parameters:
+            state = self.state[parameter]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(parameter)
+            assert parameter.grad is not None
+            state["momentum"].lerp_(parameter.grad, 1 - momentum)
+            nesterov.append(parameter.grad.lerp(state["momentum"], momentum))
+        updates = orthogonalise(torch.stack(nesterov), dtype=self.dtype)  # (n, rows, columns)
+        size = 0.2 * max(updates.shape[-2:]) ** 0.5
+        for parameter, update in zip(parameters, updates, strict=True):
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(update, alpha=-group["lr"] * size)
+
+
+def hidden_matrices(model: nn.Module, vocab_size: int) -> list[nn.Parameter]:
+    """The weights of linear layers, but for those tied to an embedding and the one to logits."""
+    tied = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    hidden: list[nn.Parameter] = []
+    for layer in layers:
+        if layer.out_features != vocab_size and id(layer.weight) not in tied:
+            hidden.append(layer.weight)  # type: ignore[arg-type]  # typed as a Tensor
+    return hidden
+
+
+def decayed(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that weight decay shrinks: the weights of all linear layers, none tied."""
+    return hidden_matrices(model, vocab_size=-1)
+
+
+def build_optimizers(
+    model: nn.Module, config: TrainingConfig, *, vocab_size: int, muon_dtype: torch.dtype
+) -> dict[str, torch.optim.Optimizer]:
+    """The optimizers by name; together they hold every parameter exactly once."""
+    muon = hidden_matrices(model, vocab_size) if config.optimizer == "muon" else []
+    taken = {id(parameter) for parameter in muon}
+    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
+    decay = {id(parameter) for parameter in decayed(model)}
+    groups = [
+        {"params": [p for p in rest if id(p) in decay], "weight_decay": config.weight_decay},
+        {"params": [p for p in rest if id(p) not in decay], "weight_decay": 0.0},
+    ]
+    fused = next(model.parameters()).device.type in ("cpu", "cuda")
+    optimizers: dict[str, torch.optim.Optimizer] = {
+        "adamw": torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            lr=config.learning_rate,
+            betas=config.betas,
+            fused=fused,
+        )
+    }
+    if muon:
+        optimizers["muon"] = Muon(
+            muon,
+            lr=config.learning_rate,
+            momentum=config.muon_momentum,
+            weight_decay=config.weight_decay,
+            dtype=muon_dtype,
+        )
+    return optimizers
+
+
+def set_learning_rate(optimizers: dict[str, torch.optim.Optimizer], rate: float) -> None:
+    """Give every group of every optimizer the rate of this step."""
+    for optimizer in optimizers.values():
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+
+def optimizer_tensors(
+    optimizers: dict[str, torch.optim.Optimizer], model: nn.Module
+) -> dict[str, Tensor]:
+    """The whole state of the optimizers as named tensors: ``adamw/exp_avg/layer.weight``."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {
+        f"{kind}/{key}/{names[id(parameter)]}": value
+        for kind, optimizer in optimizers.items()
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def restore_optimizers(
+    optimizers: dict[str, torch.optim.Optimizer], model: nn.Module, tensors: dict[str, Tensor]
+) -> None:
+    """Put back what `optimizer_tensors` gave."""
+    parameters = dict(model.named_parameters())
+    for name, tensor in tensors.items():
+        kind, key, parameter_name = name.split("/", 2)
+        parameter = parameters[parameter_name]
+        value = tensor if key == "step" else tensor.to(parameter.device)
+        optimizers[kind].state[parameter][key] = value.clone()

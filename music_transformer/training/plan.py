@@ -1,0 +1,241 @@
+"""What a run is to be: from a preset and settings, or as the run itself recorded it.
+
+A new run takes a preset, settings and, to fine-tune, the weights of a checkpoint. A resumed run
+takes its own ``config.json``, and refuses every change that would make another run of it.
+"""
+
+import contextlib
+import platform
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from music_transformer.checkpoint import find_checkpoint, load_weights, read_config
+from music_transformer.datasets import PreparedData
+from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.model.config import ModelConfig
+from music_transformer.model.decoder import MusicTransformer
+from music_transformer.training.config import TrainingConfig, apply_settings
+from music_transformer.training.precision import resolve_autocast
+from music_transformer.training.presets import find_preset
+from music_transformer.training.run_dir import RunFolder
+
+#: Settings that decide nothing of what is computed: a resumed run may change them.
+FREE = (
+    "max_minutes",
+    "evaluate_every",
+    "threads",
+    "checkpoint_every",
+    "checkpoint_minutes",
+    "log_every",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model, its training and its data.
+
+    Attributes:
+        init: the checkpoint that the first weights are from; None draws them.
+        recorded: ``config.json`` of the run that is resumed; None for a new one.
+        notes: what was changed on resuming, and deserves a line.
+    """
+
+    model: ModelConfig
+    training: TrainingConfig
+    data: PreparedData
+    preset: str
+    init: str | None = None
+    recorded: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def build(self) -> MusicTransformer:
+        """The model with its first weights, on the CPU; draws from the global generator."""
+        model = MusicTransformer(self.model)
+        if self.init is not None:
+            load_weights(model, find_checkpoint(self.init) / "model.safetensors")
+        return model
+
+    def resolve(
+        self, device: torch.device, world_size: int, say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """What depends on the machine; a resumed run keeps the arithmetic it began with."""
+        here = {
+            "device": device.type,
+            "threads": torch.get_num_threads(),
+            "world_size": world_size,
+        }
+        if self.recorded is None:
+            return {"bfloat16": resolve_autocast(self.training.autocast, device), **here}
+        before: dict[str, Any] = self.recorded["resolved"]
+        for key in ("device", "threads"):
+            if before[key] != here[key]:
+                say(f"warning: {key} was {before[key]}, is {here[key]}: not the same bit for bit")
+        return {"bfloat16": before["bfloat16"], **here}
+
+    def description(self) -> dict[str, Any]:
+        """What each checkpoint says of its making, beside the settings."""
+        return {
+            "preset": self.preset,
+            "init": self.init,
+            "data": {"corpus": self.data.corpus, "checksum": self.data.checksum},
+            "versions": _versions(),
+            "commit": _commit(),
+        }
+
+    def run_config(self, resolved: Mapping[str, Any]) -> dict[str, Any]:
+        """``config.json`` of the run."""
+        description = self.description()
+        description["data"]["path"] = str(self.data.path)
+        return {
+            "format": 1,
+            "kind": "decoder",
+            "model": self.model.to_dict(),
+            "tokenizer": self.data.tokenizer.to_config(),
+            "training": self.training.to_dict(),
+            "resolved": dict(resolved),
+            **description,
+        }
+
+
+def new_plan(
+    data_path: str,
+    preset_name: str,
+    settings: Sequence[str] = (),
+    *,
+    seed: int | None = None,
+    init: str | None = None,
+) -> Plan:
+    """The plan of a new run.
+
+    Raises:
+        ConfigError: a setting is wrong, or preset, data and checkpoint do not go together.
+    """
+    preset = find_preset(preset_name)
+    model, training = apply_settings(preset.model, preset.training, settings)
+    if seed is not None:
+        training = replace(training, seed=seed)
+    data = PreparedData.open(data_path)
+    if data.tokenizer.kind != preset.tokenizer:
+        raise ConfigError(
+            f"preset {preset_name} is for the {preset.tokenizer} tokenizer, {data_path} was "
+            f"prepared with {data.tokenizer.kind}; choose another preset."
+        )
+    if "train" not in data.splits:
+        raise ConfigError(f"{data_path} has no split named train; prepare it with one.")
+    model = replace(model, vocab_size=data.tokenizer.vocab_size)
+    if init is None:
+        return Plan(model, training, data, preset_name)
+    folder = find_checkpoint(init)
+    given = read_config(folder)
+    if given["tokenizer"] != data.tokenizer.to_config():
+        raise ConfigError(
+            f"--init {init} has another tokenizer than {data_path}: {given['tokenizer']} and "
+            f"{data.tokenizer.to_config()}."
+        )
+    model, _ = apply_settings(
+        ModelConfig.from_dict(given["model"]), training, _model_settings(settings)
+    )
+    return Plan(model, training, data, preset_name, init=str(folder))
+
+
+def resumed_plan(
+    run: RunFolder,
+    settings: Sequence[str] = (),
+    *,
+    data_path: str | None = None,
+    preset_name: str | None = None,
+    seed: int | None = None,
+) -> Plan:
+    """The plan that a run recorded, with such changes as do not change what it computes.
+
+    Raises:
+        ConfigError: a setting that matters was changed, or the data; it is named.
+    """
+    recorded = run.config()
+    try:
+        model = ModelConfig.from_dict(recorded["model"])
+        training = TrainingConfig.from_dict(recorded["training"])
+        known = recorded["data"]
+        preset, init = recorded["preset"], recorded["init"]
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{run.path / 'config.json'}: no {error} in it; restore it."
+        ) from error
+    if preset_name not in (None, preset):
+        raise ConfigError(f"--resume: preset={preset_name}, but {run.path} has preset={preset}.")
+    new_model, new_training = apply_settings(model, training, settings)
+    if seed is not None:
+        new_training = replace(new_training, seed=seed)
+    before = {**model.to_dict(), **training.to_dict()}
+    after = {**new_model.to_dict(), **new_training.to_dict()}
+    notes = [
+        _change(run, key, before[key], value, training)
+        for key, value in after.items()
+        if value != before[key]
+    ]
+    data = PreparedData.open(data_path or known["path"])
+    if data.checksum != known["checksum"]:
+        raise ConfigError(
+            f"--resume: data={data.path} is not what {run.path} was trained on (another checksum)."
+        )
+    return Plan(
+        new_model,
+        new_training,
+        data,
+        preset,
+        init=init,
+        recorded=recorded,
+        notes=tuple(notes),
+    )
+
+
+def _model_settings(settings: Sequence[str]) -> list[str]:
+    """Those settings that are about the model."""
+    names = {field.name for field in fields(ModelConfig)}
+    return [text for text in settings if text.partition("=")[0].removeprefix("model.") in names]
+
+
+def _change(run: RunFolder, key: str, old: Any, new: Any, training: TrainingConfig) -> str:
+    """The note on a change, unless it makes another run."""
+    if key in FREE:
+        return f"note: {key} was {old}, is {new}"
+    if key == "steps" and training.schedule == "wsd":
+        return f"note: steps was {old}, is {new}: the cool-down moves with it"
+    hint = " (only schedule=wsd can be extended)" if key == "steps" else ""
+    raise ConfigError(
+        f"--resume: {key}={new}, but {run.path} was begun with {key}={old}{hint}; leave it, or "
+        f"start a new run with --init {run.path}."
+    )
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "music_transformer": version("music-transformer"),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from; None where there is none."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+        return done.stdout.strip()
+    return None

@@ -1,0 +1,104 @@
+"""The state of training as tensors and JSON: all that a resumed run needs to go on bit for bit.
+
+``state.safetensors`` holds the optimizers' tensors, the generators of every rank and, where the
+saved weights are a running mean, the weights themselves. ``state.json`` holds `Progress`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from music_transformer import checkpoint
+from music_transformer.checkpoint import read_json, read_tensors
+from music_transformer.errors import CheckpointError
+from music_transformer.training.distributed import Ranks
+
+TENSORS = "state.safetensors"
+PROGRESS = "state.json"
+
+
+@dataclass
+class Progress:
+    """Where a run stands.
+
+    Attributes:
+        step: updates done; also the position in the data, whose windows are a function of the step.
+        events: real targets learned from, all ranks together.
+        seconds: time spent training, over all resumptions.
+        best_step: step of the lowest validation NLL so far.
+        best_nll: that NLL in nats per event.
+        loss_sum: losses since the last line of metrics.
+        loss_events: their number.
+        world_size: ranks that train together.
+    """
+
+    step: int = 0
+    events: int = 0
+    seconds: float = 0.0
+    best_step: int | None = None
+    best_nll: float | None = None
+    loss_sum: float = 0.0
+    loss_events: int = 0
+    world_size: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Progress":
+        """The progress stored with a step.
+
+        Raises:
+            CheckpointError: the file is missing or is no progress.
+        """
+        content = read_json(folder / PROGRESS)
+        if set(content) != {field.name for field in fields(cls)}:
+            raise CheckpointError(f"{folder / PROGRESS}: not the state of a run; restore it.")
+        return cls(**content)
+
+
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """The state of the global generators, which dropout draws from."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def gathered_generators(ranks: Ranks, device: torch.device) -> dict[str, Tensor]:
+    """The generator states of all ranks, named ``generator/RANK/KIND``."""
+    return {
+        f"generator/{rank}/{kind}": state
+        for kind, own in generator_states(device).items()
+        for rank, state in enumerate(ranks.gather(own))
+    }
+
+
+def restore_generators(tensors: Mapping[str, Tensor], ranks: Ranks, device: torch.device) -> None:
+    """Put the generators of this rank back to where they were."""
+    torch.set_rng_state(tensors[f"generator/{ranks.rank}/cpu"])
+    cuda = tensors.get(f"generator/{ranks.rank}/cuda")
+    if device.type == "cuda" and cuda is not None:
+        torch.cuda.set_rng_state(cuda, device)
+
+
+def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write the state tensors of a step."""
+    copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
+    checkpoint.write_tensors(folder / TENSORS, copies)
+
+
+def read_state(folder: Path) -> dict[str, dict[str, Tensor]]:
+    """The state tensors of a step by their first word: optimizer, generator, weights."""
+    groups: dict[str, dict[str, Tensor]] = {"optimizer": {}, "generator": {}, "weights": {}}
+    for name, tensor in read_tensors(folder / TENSORS).items():
+        group, _, rest = name.partition("/")
+        if group not in groups:
+            raise CheckpointError(f"{folder / TENSORS}: unknown tensor {name}; restore the file.")
+        groups[group][name if group == "generator" else rest] = tensor
+    return groups

@@ -1,0 +1,124 @@
+"""Which checkpoints the page offers, and the few that are kept in memory."""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from music_transformer.checkpoint import (
+    CONFIG,
+    SEARCH_VARIABLE,
+    Session,
+    find_checkpoint,
+    load_checkpoint,
+    read_config,
+)
+from music_transformer.errors import CheckpointError
+
+MAX_LOADED = 2
+
+_log = logging.getLogger(__name__)
+_FIRST = ("piano", "bach")  # the released ones lead the list
+
+
+@dataclass(frozen=True)
+class Model:
+    """A checkpoint on offer.
+
+    Attributes:
+        name: what the page calls it.
+        folder: a checkpoint, or a run, whose best step is taken each time it is loaded.
+        kind: the tokenizer's, performance or chorale.
+        context: how many events it reads at once.
+    """
+
+    name: str
+    folder: Path
+    kind: str
+    context: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the page is told."""
+        return {"name": self.name, "kind": self.kind, "context": self.context}
+
+
+def available_models(names: Sequence[str] = ()) -> list[Model]:
+    """The checkpoints with these names, or all that lie where names are looked up.
+
+    Raises:
+        CheckpointError: a name that is none, or nothing to offer at all.
+    """
+    if names:
+        return [_model(Path(name).name or name, find_checkpoint(name)) for name in names]
+    found: dict[str, Model] = {}
+    for folder in _folders():
+        try:
+            found.setdefault(folder.name, _model(folder.name, folder))
+        except CheckpointError as error:
+            _log.warning("not offered: %s", error)
+    if not found:
+        find_checkpoint(_FIRST[0])  # its message names all places
+    return sorted(
+        found.values(),
+        key=lambda model: (
+            _FIRST.index(model.name) if model.name in _FIRST else len(_FIRST),
+            model.name,
+        ),
+    )
+
+
+class Shelf:
+    """The sessions used last; one more than fits puts the oldest back."""
+
+    def __init__(self, device: str = "auto") -> None:
+        self._device = device
+        self._sessions: dict[Path, Session] = {}
+
+    def session(self, model: Model) -> Session:
+        """The loaded model.
+
+        Raises:
+            CheckpointError: it is gone or damaged.
+        """
+        folder = find_checkpoint(model.folder)
+        session = self._sessions.pop(folder, None) or load_checkpoint(folder, self._device)
+        self._sessions[folder] = session
+        while len(self._sessions) > MAX_LOADED:
+            del self._sessions[next(iter(self._sessions))]
+        return session
+
+
+def _folders() -> Iterator[Path]:
+    """Every folder that may be a checkpoint, in the order in which names are looked up."""
+    named = os.environ.get(SEARCH_VARIABLE)
+    clone = Path(__file__).resolve().parents[2]
+    roots = [Path(named)] if named else []
+    roots.append(Path("checkpoints"))
+    if (clone / "pyproject.toml").exists():
+        roots.append(clone / "checkpoints")
+    for root in roots:
+        if root.is_dir():
+            for folder in sorted(root.iterdir()):
+                if not folder.name.startswith(".") and (folder / CONFIG).is_file():
+                    yield folder
+
+
+def _model(name: str, folder: Path) -> Model:
+    """What the config of a checkpoint says of it.
+
+    Raises:
+        CheckpointError: it is damaged, or no model that continues music by itself.
+    """
+    step = find_checkpoint(folder)
+    config = read_config(step)
+    kind = config.get("kind", "decoder")
+    if kind != "decoder":
+        raise CheckpointError(f"{folder}: a {kind} does not continue a motif; use another command.")
+    try:
+        return Model(
+            name, folder, str(config["tokenizer"]["kind"]), int(config["model"]["context"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{step / CONFIG}: not readable ({error}); restore it.") from error

@@ -1,0 +1,77 @@
+"""Start the server, say where it is, and end it properly."""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from starlette.applications import Starlette
+
+from music_transformer.errors import ConfigError
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that first closes the channels, which would keep it from ending."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._studio = app.state.studio
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                ws="none",
+                server_header=False,
+                # A browser that holds its connection open must not hold the server.
+                timeout_graceful_shutdown=3,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._studio.end_channels()
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    Raises:
+        ConfigError: the address is not this machine's, or the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"cannot listen on {host}, port {port}: {reason.lower()}; try another --port."
+        ) from error
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address to type into a browser on this machine."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "localhost"
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def is_local(listener: socket.socket) -> bool:
+    """Whether only this machine can reach the socket."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def serve(app: Starlette, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until Ctrl-C, which is how a server ends, or another signal.
+
+    Args:
+        ready: called once the socket listens.
+    """
+    with listener:
+        ready()
+        try:
+            Server(app).run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass  # uvicorn has ended in good order and passes the signal on
+        finally:
+            app.state.studio.close()  # a second Ctrl-C skips what the server would have called

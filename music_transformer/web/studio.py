@@ -1,0 +1,332 @@
+"""Everything the server remembers: open pages, their primers and takes, and the files of both.
+
+A page is one browser tab. It keeps a channel open (`Page.messages`) on which it hears of its takes;
+when the channel closes its takes stop, and when it stays closed for a while the page is forgotten
+and its files are deleted. All methods run in the server's thread, but for `Page.tell`, which the
+composing thread calls.
+"""
+
+import asyncio
+import importlib.util
+import re
+import secrets
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from music_transformer.errors import ConfigError, MidiError, RenderError
+from music_transformer.generation import Settings
+from music_transformer.midi import write_midi
+from music_transformer.notes import NoteSequence
+from music_transformer.render.audio import default_soundfont, render_wav
+from music_transformer.web.composer import Composer
+from music_transformer.web.models import Model, Shelf
+from music_transformer.web.takes import DONE, RUNNING, STOPPED, Take, check_length
+
+MAX_PAGES = 64
+MAX_PRIMERS = 8  # of one page; the oldest goes
+MAX_TAKES = 24  # of one page
+MAX_WAITING = 48  # of all pages
+MAX_NOTES = 20_000
+MAX_SECONDS = 300.0
+MAX_SOUND_SECONDS = 900.0
+FORGET_SECONDS = 60.0
+
+Message = dict[str, Any]
+
+
+@dataclass
+class Primer:
+    """Notes a take may continue."""
+
+    title: str
+    notes: NoteSequence
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+
+
+@dataclass(eq=False)
+class Page:
+    """One browser tab.
+
+    Attributes:
+        messages: what the tab is to hear, None ends it; the attribute is None while it is away.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    primers: dict[str, Primer] = field(default_factory=dict)
+    takes: dict[str, Take] = field(default_factory=dict)
+    messages: "asyncio.Queue[Message | None] | None" = None
+    forgetting: asyncio.TimerHandle | None = None
+
+    def tell(self, message: Message) -> None:
+        """Send a message; any thread may call this, and it is lost while the tab is away."""
+        self.loop.call_soon_threadsafe(self._put, message)
+
+    def _put(self, message: Message | None) -> None:
+        if self.messages is not None:
+            self.messages.put_nowait(message)
+
+
+class Studio:
+    """The server's memory, and its temporary folder.
+
+    Args:
+        models: what the page may choose from.
+        device: where the models run.
+        soundfont: an .sf2 file for the sound; None for the default one.
+    """
+
+    def __init__(
+        self, models: Sequence[Model], *, device: str = "auto", soundfont: Path | None = None
+    ) -> None:
+        self.models = {model.name: model for model in models}
+        self.motifs = _motifs()
+        self.forget_seconds = FORGET_SECONDS
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._soundfont = soundfont
+        self._pages: dict[str, Page] = {}
+        self._composer = Composer(Shelf(device))
+        self._rendering = asyncio.Semaphore(1)
+
+    def open(self) -> None:
+        """Make the folder and start composing."""
+        self._temporary = tempfile.TemporaryDirectory(
+            prefix="music-transformer-", ignore_cleanup_errors=True
+        )
+        self._composer.start()
+
+    def close(self) -> None:
+        """Stop everything and delete the folder; once more does nothing."""
+        self._composer.close()
+        for page in self._pages.values():
+            if page.forgetting is not None:
+                page.forgetting.cancel()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    @property
+    def folder(self) -> Path:
+        """The temporary folder of an open studio."""
+        assert self._temporary is not None
+        return Path(self._temporary.name)
+
+    def end_channels(self) -> None:
+        """Close the channel of every page, so that the server can end."""
+        for page in self._pages.values():
+            page._put(None)
+
+    def add_page(self) -> Page:
+        """A new page, to be forgotten unless it opens its channel soon.
+
+        Raises:
+            ConfigError: there are too many.
+        """
+        if len(self._pages) >= MAX_PAGES:
+            raise ConfigError(f"{MAX_PAGES} pages are open already; close one, and reload this.")
+        page = Page(asyncio.get_running_loop())
+        self._pages[page.id] = page
+        self._forget_later(page)
+        return page
+
+    def page(self, page_id: str) -> Page | None:
+        """The page with this id."""
+        return self._pages.get(page_id)
+
+    def connect(self, page: Page) -> "asyncio.Queue[Message | None]":
+        """Open the channel of a page and put into it all that it may have missed."""
+        page._put(None)  # an older channel ends
+        if page.forgetting is not None:
+            page.forgetting.cancel()
+        page.messages = messages = asyncio.Queue()
+        for take in page.takes.values():
+            for message in take.snapshot():
+                messages.put_nowait(message)
+        return messages
+
+    def disconnect(self, page: Page, messages: "asyncio.Queue[Message | None]") -> None:
+        """The tab is gone: its takes stop, and later it is forgotten."""
+        if page.messages is not messages:
+            return  # a newer channel is open
+        page.messages = None
+        for take in page.takes.values():
+            if take.state in RUNNING:
+                self._composer.stop(take)
+        self._forget_later(page)
+
+    def add_primer(self, page: Page, title: str, notes: NoteSequence) -> Primer:
+        """Keep notes as a primer.
+
+        Raises:
+            MidiError: none, or more than a page can show.
+        """
+        if not len(notes):
+            raise MidiError(f"{title}: there are no notes in it.")
+        if len(notes) > MAX_NOTES:
+            raise MidiError(f"{title}: {len(notes)} notes; {MAX_NOTES} are the most, cut it.")
+        primer = Primer(title, notes)
+        page.primers[primer.id] = primer
+        while len(page.primers) > MAX_PRIMERS:
+            oldest = next(iter(page.primers))
+            del page.primers[oldest]
+            self._delete_files(oldest)
+        return primer
+
+    def add_take(
+        self,
+        page: Page,
+        *,
+        model: str,
+        primer: Primer | None,
+        cut: tuple[float, float] | None,
+        settings: Settings,
+    ) -> Take:
+        """Put a new take into the queue.
+
+        Args:
+            cut: the part of the primer to continue, in seconds; None for all of it.
+
+        Raises:
+            ConfigError: the model is not on offer, or there are too many takes.
+            MidiError: the part has no notes.
+        """
+        if model not in self.models:
+            raise ConfigError(f"no model {model!r} is on offer; reload the page.")
+        if len(page.takes) >= MAX_TAKES:
+            raise ConfigError(f"{MAX_TAKES} takes are there; remove one first.")
+        if self._composer.waiting >= MAX_WAITING:
+            raise ConfigError(f"{MAX_WAITING} takes are waiting; come back when some are done.")
+        check_length(settings.asked, MAX_SECONDS)
+        notes = None if primer is None else primer.notes
+        if notes is not None and cut is not None:
+            notes = _part(notes, *cut)
+        title = f"{_stem(primer.title if primer else model)}-seed-{settings.seed}"
+        take = Take(self.models[model], notes, settings, title, page.tell)
+        page.takes[take.id] = take
+        self._composer.add(take)
+        return take
+
+    def add_take_as_primer(self, page: Page, take: Take) -> Primer:
+        """A finished take as the primer of the next ones.
+
+        Raises:
+            ConfigError: it is not finished, or has no notes.
+            MidiError: as `add_primer`.
+        """
+        return self.add_primer(page, take.title, _finished(take))
+
+    def stop(self, take: Take) -> None:
+        """Stop a take; what it has composed stays."""
+        if take.state in RUNNING:
+            self._composer.stop(take)
+
+    def remove(self, page: Page, take: Take) -> None:
+        """Stop a take and delete it."""
+        self.stop(take)
+        page.takes.pop(take.id, None)
+        self._delete_files(take.id)
+
+    async def midi_file(self, take: Take) -> Path:
+        """The take as a MIDI file.
+
+        Raises:
+            ConfigError: it is not finished, or has no notes.
+        """
+        path = self.folder / f"{take.id}.mid"
+        if not path.exists():
+            await asyncio.to_thread(write_midi, _finished(take), path)
+        return path
+
+    async def sound_file(self, source: Take | Primer) -> Path:
+        """The take or the primer as a WAV file, rendered when it is first asked for.
+
+        Raises:
+            RenderError: there is no synthesizer, or it would be too long.
+            ConfigError: as `midi_file`.
+        """
+        notes = source.notes if isinstance(source, Primer) else _finished(source)
+        if notes.end_time > MAX_SOUND_SECONDS:
+            raise RenderError(f"{notes.end_time:.0f} s are too long to play; cut it.")
+        path = self.folder / f"{source.id}.wav"
+        async with self._rendering:
+            if not path.exists():
+                await asyncio.to_thread(render_wav, notes, path, soundfont=self._soundfont)
+        return path
+
+    async def attention(self, take: Take, *, start: float, pitch: int, track: int) -> Message:
+        """What one note of the take attends to, see `attention_of_note`."""
+        from music_transformer.web.attention import attention_of_note
+
+        answer = self._composer.ask(
+            take.model,
+            lambda session: attention_of_note(session, take, start=start, pitch=pitch, track=track),
+        )
+        result: Message = await asyncio.wrap_future(answer)
+        return result
+
+    def _forget_later(self, page: Page) -> None:
+        if page.forgetting is not None:
+            page.forgetting.cancel()
+        page.forgetting = page.loop.call_later(self.forget_seconds, self._forget, page)
+
+    def _forget(self, page: Page) -> None:
+        self._pages.pop(page.id, None)
+        for take in page.takes.values():
+            self.stop(take)
+        for kept in [*page.takes, *page.primers]:
+            self._delete_files(kept)
+
+    def _delete_files(self, name: str) -> None:
+        for suffix in (".mid", ".wav"):
+            (self.folder / f"{name}{suffix}").unlink(missing_ok=True)
+
+
+def has_sound(soundfont: Path | None = None) -> bool:
+    """Whether WAV files can be made here; where not, the page plays with a synthesizer of its own."""
+    if importlib.util.find_spec("midirenderer") is None:
+        return False
+    try:
+        return (soundfont or default_soundfont()).is_file()
+    except RenderError:
+        return False
+
+
+def _finished(take: Take) -> NoteSequence:
+    """The notes of a take that is done or stopped.
+
+    Raises:
+        ConfigError: it is neither, or there are none.
+    """
+    if take.state not in (DONE, STOPPED) or take.notes is None or not len(take.notes):
+        raise ConfigError("this take has nothing to play yet.")
+    return take.notes
+
+
+def _part(notes: NoteSequence, start: float, end: float) -> NoteSequence:
+    """The part of a primer from one second to another.
+
+    Raises:
+        MidiError: it has no notes.
+    """
+    part = notes.sustained().sliced(start, min(end, notes.end_time))
+    if not len(part):
+        raise MidiError(f"no note sounds from {start:g} s to {end:g} s; take another part.")
+    return part
+
+
+def _motifs() -> dict[str, Path]:
+    """The motifs of a clone of the repository by name; an installed package brings none."""
+    clone = Path(__file__).resolve().parents[2]
+    for folder in (Path("data") / "motifs", clone / "data" / "motifs"):
+        if folder.is_dir():
+            return {path.stem: path for path in sorted(folder.glob("*.mid"))}
+    return {}
+
+
+def _stem(title: str) -> str:
+    """A title as the beginning of a file name, safe on every system."""
+    plain = re.sub(r"[^\w-]+", "_", title.removesuffix(".midi").removesuffix(".mid"))
+    return plain.strip("_")[:60] or "motif"

@@ -1,0 +1,184 @@
+"""A take: one continuation of one primer, from the queue to the last note.
+
+A take lives in two threads. The composing thread calls `compose`, which fills it event by event;
+the server's thread reads what is there and may call `stop` at any time. What the page needs to
+know is handed to `tell`, as dictionaries ready for JSON.
+
+A note is told as [start, end, pitch, velocity, track], in seconds of the take. A note that still
+sounds is told again with a later end; start, pitch and track say which one it is.
+"""
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from music_transformer.checkpoint import Session
+from music_transformer.errors import MusicTransformerError
+from music_transformer.generation import Settings, stream
+from music_transformer.generation.primer import Primer, read_primer
+from music_transformer.generation.report import degeneracies
+from music_transformer.notes import NoteSequence
+from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.tokenizers.chorale import N_VOICES, SIXTEENTHS_PER_BEAT
+from music_transformer.web.models import Model
+
+#: How often the page hears of new notes.
+TELL_SECONDS = 0.1
+
+QUEUED, LOADING, COMPOSING = "queued", "loading", "composing"
+DONE, STOPPED, FAILED = "done", "stopped", "failed"
+RUNNING = {QUEUED, LOADING, COMPOSING}
+
+Row = tuple[float, float, int, int, int]
+
+
+def rows_of(notes: NoteSequence) -> list[Row]:
+    """The notes as the page is told of them; what the pedal holds is part of a note."""
+    heard = notes.sustained()
+    columns = (heard.start.round(4), heard.end.round(4), heard.pitch, heard.velocity, heard.track)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@dataclass
+class Take:
+    """One continuation.
+
+    Attributes:
+        model: what composes it.
+        primer: what it continues; None starts from nothing.
+        settings: length, temperature, seed and the like.
+        title: the stem of its files.
+        tell: takes a message for the page; called in both threads.
+        ids: the events so far, those of the primer first.
+        notes: what they decode to, once the take is done or stopped.
+    """
+
+    model: Model
+    primer: NoteSequence | None
+    settings: Settings
+    title: str
+    tell: Callable[[dict[str, Any]], None]
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    state: str = QUEUED
+    error: str = ""
+    ids: list[int] = field(default_factory=list)
+    notes: NoteSequence | None = None
+    primer_seconds: float = 0.0
+    seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    read: Primer = field(default_factory=lambda: Primer([]))
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _told: dict[tuple[float, int, int], Row] = field(default_factory=dict)
+
+    def stop(self) -> None:
+        """Ask for the end; what is composed by then stays."""
+        self._stop.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stop.is_set()
+
+    def status(self) -> dict[str, Any]:
+        """Where the take stands, without its notes."""
+        return {
+            "type": "take",
+            "id": self.id,
+            "state": self.state,
+            "error": self.error,
+            "primer_seconds": self.primer_seconds,
+            "seconds": self.seconds,
+            "events": len(self.ids) - len(self.read.ids),
+            "elapsed_seconds": round(self.elapsed_seconds, 2),
+            "warnings": self.warnings,
+        }
+
+    def snapshot(self) -> Iterator[dict[str, Any]]:
+        """Everything told so far, for a page that comes back."""
+        yield self.status()
+        if self._told:
+            yield {"type": "notes", "id": self.id, "notes": list(self._told.values())}
+
+    def move_to(self, state: str, error: str = "") -> None:
+        """Change the state and tell it."""
+        self.state, self.error = state, error
+        self.tell(self.status())
+
+    def compose(self, session: Session, between: Callable[[], None]) -> None:
+        """Read the primer and go on until the length asked for, or until `stop`.
+
+        Args:
+            session: the loaded model.
+            between: called after every event; what else the model is wanted for.
+
+        Raises:
+            MusicTransformerError: the primer or the settings do not suit the model.
+        """
+        self.read = read_primer(session.tokenizer, self.primer)
+        self.ids = list(self.read.ids)
+        new = stream(session, self.primer, **asdict(self.settings))
+        opening = self._decoded(session)
+        self.primer_seconds = opening.end_time
+        self._tell_notes(opening)
+        self.move_to(COMPOSING)
+        started = told = time.perf_counter()
+        with closing(new):
+            for event_id in new:
+                self.ids.append(event_id)
+                if self.is_stopped:
+                    break
+                now = time.perf_counter()
+                if now - told >= TELL_SECONDS:
+                    told, self.elapsed_seconds = now, now - started
+                    self._tell_notes(self._decoded(session))
+                between()
+        self.elapsed_seconds = time.perf_counter() - started
+        self._finish(session)
+
+    def _finish(self, session: Session) -> None:
+        if isinstance(session.tokenizer, ChoraleTokenizer):
+            del self.ids[len(self.ids) // N_VOICES * N_VOICES :]  # a row without all its voices
+        self.notes = self._decoded(session)
+        self._tell_notes(self.notes)
+        start, end = self.primer_seconds, self.notes.end_time
+        if end > start:
+            self.warnings = degeneracies(self.notes.sliced(start, end))
+        self.move_to(STOPPED if self.is_stopped else DONE)
+
+    def _decoded(self, session: Session) -> NoteSequence:
+        tokenizer = session.tokenizer
+        if isinstance(tokenizer, ChoraleTokenizer):
+            return tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
+        return tokenizer.decode(self.ids)
+
+    def _tell_notes(self, notes: NoteSequence) -> None:
+        """Tell the notes that are new or have grown since the last time."""
+        rows = [row for row in rows_of(notes) if self._told.get(_key(row)) != row]
+        self._told.update({_key(row): row for row in rows})
+        self.seconds = max(notes.end_time - self.primer_seconds, 0.0)
+        self.tell({"type": "notes", "id": self.id, "seconds": self.seconds, "notes": rows})
+
+
+def sixteenth_seconds(primer: Primer) -> float:
+    """How long one row of a chorale lasts."""
+    return round(primer.seconds_per_beat * 1e6) / 1e6 / SIXTEENTHS_PER_BEAT
+
+
+def check_length(seconds: float, longest: float) -> None:
+    """Refuse a length that no one would wait for.
+
+    Raises:
+        MusicTransformerError: it is outside 1 to ``longest``.
+    """
+    if not (math.isfinite(seconds) and 1 <= seconds <= longest):
+        raise MusicTransformerError(f"length {seconds:g} s; choose 1 to {longest:g}.")
+
+
+def _key(row: Row) -> tuple[float, int, int]:
+    return row[0], row[2], row[4]

@@ -1,0 +1,57 @@
+"""Settings that make no sense are refused with a way out."""
+
+import pytest
+
+from music_transformer.errors import ConfigError
+from music_transformer.model import ModelConfig
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"d_attention": 100, "n_heads": 8}, "d_attention=100 is not a multiple of n_heads=8; try"),
+        ({"n_layers": 0}, "n_layers=0; choose a whole number from 1 up"),
+        ({"dropout": 1.0}, "dropout=1.0; choose one in"),
+        ({"input_position": "cosine"}, "input_position='cosine'; choose one of none, sinusoidal"),
+        ({"attention_position": "far"}, "attention_position='far'"),
+        ({"attention": "blockwise", "attention_dropout": 0.1}, "attention_dropout=0.1"),
+        ({"input_position": "learned", "max_len": 7, "context": 11}, "max_len=7 learned"),
+        (
+            {"attention_position": "untied", "max_len": 7, "context": 11},
+            "max_len=7 learned positions for context=11; try max_len=11",
+        ),
+        (
+            {"attention_position": "untied", "input_position": "sinusoidal"},
+            "untied with input_position=sinusoidal",
+        ),
+        (
+            {"attention_position": "rope", "d_attention": 15, "n_heads": 3},
+            "a head has 5; try d_attention=18",
+        ),
+        ({"attention_position": "t5", "t5_buckets": 7}, "t5_buckets=7 to t5_max_distance=128"),
+        ({"attention_position": "t5", "t5_max_distance": 16}, "t5_max_distance=16; choose"),
+        ({"attention_position": "alibi", "attention": "skew"}, "attention=skew with attention_pos"),
+        ({"attention_position": "rope", "shared_table": True}, "shared_table with attention_pos"),
+        ({"clip_distance": 0}, "clip_distance=0; choose a whole number from 1 up"),
+        ({"step_labels": 16}, "step_labels=16 without voice_labels"),
+        ({"position_base": 1.0}, "position_base=1.0"),
+    ],
+)
+def test_a_setting_without_sense_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_a_config_survives_its_dictionary() -> None:
+    config = ModelConfig(n_layers=3, max_distance=17, voice_labels=4)
+    assert ModelConfig.from_dict(config.to_dict()) == config
+
+
+def test_an_unknown_key_is_refused_with_its_neighbour() -> None:
+    with pytest.raises(ConfigError, match="'n_layer'; did you mean n_layers"):
+        ModelConfig.from_dict({"n_layer": 3})
+
+
+def test_derived_sizes_follow_the_fields() -> None:
+    config = ModelConfig(d_model=48, d_attention=24, n_heads=3, context=11)
+    assert (config.d_head, config.distances, config.positions) == (8, 11, 11)

@@ -1,0 +1,173 @@
+"""Every implementation of relative attention is the reference, in outputs and all gradients."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from music_transformer.errors import ConfigError
+from music_transformer.ops import blockwise
+from music_transformer.ops.attention import choose_implementation, relative_attention
+from music_transformer.ops.masks import causal_mask
+from music_transformer.ops.reference import relative_logits_by_gather
+
+# float64 sums of at most a few hundred terms of size about 1 differ by rounding only.
+TOLERANCE = 1e-10
+
+
+def loops(
+    query: Tensor, key: Tensor, value: Tensor, rel_embedding: Tensor, block: int | None
+) -> Tensor:
+    """The definition, one pair of positions at a time."""
+    batch, heads, queries, d_head = query.shape
+    keys = key.shape[2]
+    out = torch.zeros_like(query)
+    for b in range(batch):
+        for h in range(heads):
+            table = rel_embedding[h if rel_embedding.shape[0] > 1 else 0]
+            for i in range(queries):
+                position = keys - queries + i
+                logits, values = [], []
+                for j in range(position + 1):
+                    if block is not None and j // block < position // block - 1:
+                        continue
+                    logit = query[b, h, i] @ key[b, h, j]
+                    if position - j < table.shape[0]:
+                        logit = logit + query[b, h, i] @ table[position - j]
+                    logits.append(logit / math.sqrt(d_head))
+                    values.append(value[b, h, j])
+                out[b, h, i] = torch.stack(logits).softmax(0) @ torch.stack(values)
+    return out
+
+
+def tensors(
+    seed: int, batch: int, heads: int, queries: int, keys: int, d_head: int, tables: int, rows: int
+) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [
+        (batch, heads, queries, d_head),
+        (batch, heads, keys, d_head),
+        (batch, heads, keys, d_head),
+        (tables, rows, d_head),
+    ]
+    return [
+        torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+        for shape in shapes
+    ]
+
+
+@pytest.mark.parametrize("block", [None, 3])
+def test_the_reference_is_the_definition_by_loops(block: int | None) -> None:
+    inputs = tensors(0, 2, 3, 5, 11, 7, 3, 4)
+    expected = loops(*inputs, block)
+    out = relative_attention(*inputs, block=block, implementation="reference")
+    torch.testing.assert_close(out, expected, atol=TOLERANCE, rtol=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    batch=st.sampled_from([1, 2, 5]),
+    heads=st.sampled_from([1, 3, 4]),
+    queries=st.sampled_from([1, 2, 5, 11, 29]),
+    before=st.sampled_from([0, 1, 7, 13]),
+    d_head=st.sampled_from([1, 3, 7]),
+    rows=st.sampled_from([1, 2, 13, 61]),
+    block=st.sampled_from([None, 1, 3, 17, 101]),
+    implementation=st.sampled_from(["skew", "blockwise", "auto"]),
+)
+def test_every_implementation_equals_the_reference_in_outputs_and_gradients(
+    data: st.DataObject,
+    batch: int,
+    heads: int,
+    queries: int,
+    before: int,
+    d_head: int,
+    rows: int,
+    block: int | None,
+    implementation: str,
+) -> None:
+    tables = data.draw(st.sampled_from([1, heads]))
+    inputs = tensors(1, batch, heads, queries, queries + before, d_head, tables, rows)
+    weight = torch.randn(inputs[0].shape, dtype=torch.float64)
+    with pytest.MonkeyPatch.context() as patch:  # small blocks and groups, so that there are many
+        patch.setattr(blockwise, "ROWS", data.draw(st.sampled_from([2, 5, 128])))
+        patch.setattr(blockwise, "BUFFER_NUMBERS", data.draw(st.sampled_from([1, 100, 1 << 20])))
+        results = []
+        for name in ("reference", implementation):
+            out = relative_attention(*inputs, block=block, implementation=name)
+            results.append([out, *torch.autograd.grad((out * weight).sum(), inputs)])
+    for actual, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(actual, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_the_blockwise_gradient_is_the_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blockwise, "ROWS", 3)
+    for block, tables in ((None, 2), (None, 1), (3, 2)):
+        inputs = tensors(2, 1, 2, 7, 11, 3, tables, 5)
+        assert torch.autograd.gradcheck(
+            lambda *x, block=block: blockwise.blockwise_attention(*x, block=block), inputs
+        )
+
+
+@pytest.mark.parametrize("implementation", ["reference", "skew", "blockwise"])
+@pytest.mark.parametrize("block", [None, 4])
+def test_no_gradient_reaches_a_query_from_a_later_key(
+    implementation: str, block: int | None
+) -> None:
+    query, key, value, table = tensors(3, 2, 3, 11, 11, 5, 3, 11)
+    for k in (0, 4, 10):
+        out = relative_attention(
+            query, key, value, table, block=block, implementation=implementation
+        )
+        grad_key, grad_value = torch.autograd.grad(out[:, :, k].sum(), (key, value))
+        assert (grad_key[:, :, k + 1 :] == 0).all()
+        assert (grad_value[:, :, k + 1 :] == 0).all()
+        assert (grad_value[:, :, k] != 0).all()
+
+
+def test_a_local_query_sees_its_own_block_and_the_whole_one_before() -> None:
+    mask = causal_mask(7, 7, block=3)
+    seen = [row.nonzero().flatten().tolist() for row in mask]
+    assert seen == [
+        [0],
+        [0, 1],
+        [0, 1, 2],
+        [0, 1, 2, 3],
+        [0, 1, 2, 3, 4],
+        [0, 1, 2, 3, 4, 5],
+        [3, 4, 5, 6],
+    ]
+
+
+def test_beyond_the_last_distance_the_table_adds_nothing() -> None:
+    query, _, _, table = tensors(4, 1, 2, 5, 5, 3, 2, 2)
+    logits = relative_logits_by_gather(query, table, 5)
+    assert (logits[:, :, 4, :3] == 0).all()
+    assert (logits[:, :, 4, 3:] != 0).all()
+
+
+def test_dropout_on_weights_is_refused_by_blockwise_and_turns_auto_to_skew() -> None:
+    inputs = tensors(5, 1, 1, 3, 3, 2, 1, 3)
+    with pytest.raises(ConfigError, match=r"attention dropout 0\.1"):
+        relative_attention(*inputs, dropout=0.1, implementation="blockwise")
+    assert choose_implementation(2048, 2048) == "blockwise"
+    assert choose_implementation(2048, 2048, dropout=0.1) == "skew"
+    assert choose_implementation(1, 2048) == "skew"
+
+
+def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
+    with pytest.raises(ConfigError, match="auto, reference, skew, blockwise"):
+        relative_attention(*tensors(6, 1, 1, 3, 3, 2, 1, 3), implementation="fast")
+
+
+def test_half_precision_on_a_cpu_is_computed_in_float32() -> None:
+    inputs = [x.detach().float() for x in tensors(7, 2, 3, 13, 13, 5, 3, 13)]
+    half = [x.bfloat16() for x in inputs]
+    out = relative_attention(*half)
+    expected = relative_attention(*[x.float() for x in half])
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out, expected.bfloat16(), atol=0, rtol=0)

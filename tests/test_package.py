@@ -1,0 +1,45 @@
+"""The package's door: its public names, lazily imported."""
+
+import subprocess
+import sys
+
+import pytest
+
+import music_transformer
+
+HEAVY = ("torch", "pretty_midi", "matplotlib", "mido", "numpy")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = f"import sys, music_transformer; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_reading_encoding_and_decoding_never_import_torch_pretty_midi_or_matplotlib() -> None:
+    code = (
+        "import sys\n"
+        "from music_transformer import ChoraleTokenizer, NoteSequence, PerformanceTokenizer\n"
+        "from music_transformer import read_midi, write_midi\n"
+        "notes = NoteSequence(pitch=[60], velocity=[64], start=[0.0], end=[1.0])\n"
+        "PerformanceTokenizer().decode(PerformanceTokenizer().encode(notes))\n"
+        "print([m for m in ('torch', 'pretty_midi', 'matplotlib') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", music_transformer.__all__)
+def test_a_public_name_is_what_its_room_calls_so(name: str) -> None:
+    value = getattr(music_transformer, name)
+    assert value.__name__ == name
+    assert value.__module__.startswith("music_transformer.")
+
+
+def test_dir_lists_the_public_names_before_they_are_used() -> None:
+    assert set(music_transformer.__all__) <= set(dir(music_transformer))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'compose'"):
+        _ = music_transformer.compose

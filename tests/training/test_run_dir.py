@@ -1,0 +1,156 @@
+"""The run folder: what a crash leaves, what is kept, what a resumption cuts."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.training.run_dir import RunFolder
+
+
+class Crash(BaseException):
+    """The moment the power goes."""
+
+
+def write_number(number: int) -> "object":
+    def write(folder: Path) -> None:
+        (folder / "weights").write_text(f"{number}\n")
+        (folder / "state").write_text(f"{number}\n")
+
+    return write
+
+
+def save(run: RunFolder, step: int, best: int | None = None) -> None:
+    run.write_step(step, write_number(step), best=best)  # type: ignore[arg-type]
+
+
+def steps_in(run: RunFolder) -> set[str]:
+    return {path.name for path in run.path.iterdir() if path.name.startswith("step")}
+
+
+def begun(path: Path) -> RunFolder:
+    run = RunFolder(path)
+    run.begin({"a": 1})
+    return run
+
+
+def test_the_best_and_the_last_two_steps_are_kept(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    for step, best in ((2, None), (4, 4), (6, 4), (8, 4), (10, 4)):
+        save(run, step, best)
+    assert steps_in(run) == {"step-4", "step-8", "step-10"}
+    assert (run.path / "best").read_text() == "step-4\n"
+    assert run.latest() == run.path / "step-10"
+
+
+def test_steps_are_ordered_by_number_not_by_name(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    for step in (9, 10, 11):
+        save(run, step)
+    assert steps_in(run) == {"step-10", "step-11"}
+
+
+def test_a_crash_at_any_system_call_leaves_a_whole_latest_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = {
+        "fsync": os.fsync,
+        "replace": os.replace,
+        "rename": os.rename,
+        "unlink": os.unlink,
+        "rmdir": os.rmdir,
+        "mkdir": os.mkdir,
+    }
+    crashes = 0
+    for moment in range(200):
+        left = moment
+
+        def crash_when_due(name: str) -> "object":
+            def call(*args: object, **kwargs: object) -> object:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Crash
+                return real[name](*args, **kwargs)  # type: ignore[operator]
+
+            return call
+
+        run = begun(tmp_path / f"run{moment}")
+        save(run, 1, best=1)
+        save(run, 2, best=1)
+        save(run, 3, best=1)
+        run.append_metrics({"step": 4})
+        with monkeypatch.context() as patch:
+            for name in real:
+                patch.setattr(os, name, crash_when_due(name))
+            try:
+                save(run, 4, best=4)
+                finished = True
+            except Crash:
+                finished = False
+                crashes += 1
+        latest = run.latest()
+        assert latest is not None
+        number = latest.name.removeprefix("step-")
+        assert number in ("3", "4")
+        assert {p.name: p.read_text() for p in latest.iterdir()} == {
+            "weights": f"{number}\n",
+            "state": f"{number}\n",
+        }
+        best = run.path / (run.path / "best").read_text().strip()
+        assert (best / "weights").read_text() == f"{best.name.removeprefix('step-')}\n"
+        run.rewind(int(number), best=1 if number == "3" else 4)
+        assert not list(run.path.glob("*.tmp"))
+        save(run, 4, best=4)
+        assert (run.path / "best").read_text() == "step-4\n"
+        if finished:
+            break
+    assert finished
+    assert crashes > 10
+
+
+def test_rewinding_cuts_metrics_and_later_steps_back(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    for step in (2, 4, 6):
+        run.append_metrics({"step": step})
+        save(run, step, best=step)
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 7}\n{"step": 8, "lo')  # cut by the crash
+    (run.path / "step-9.tmp").mkdir()
+    (run.path / "best.tmp").write_text("step-9")
+    run.rewind(4, best=4)
+    lines = (run.path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [2, 4]
+    assert steps_in(run) == {"step-4"}
+    assert (run.path / "best").read_text() == "step-4\n"
+    assert not list(run.path.glob("*.tmp"))
+
+
+def test_beginning_again_removes_the_old_run_and_nothing_else(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    save(run, 3, best=3)
+    run.append_metrics({"step": 3})
+    (run.path / "notes.txt").write_text("mine")
+    run.begin({"a": 2})
+    assert run.config() == {"a": 2}
+    assert run.latest() is None
+    assert {p.name for p in run.path.iterdir()} == {"config.json", "notes.txt"}
+
+
+def test_a_pointer_to_nowhere_is_an_error(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    (run.path / "latest").write_text("step-7\n")
+    with pytest.raises(CheckpointError, match="names step-7, which is not there"):
+        run.latest()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no lock on Windows")
+def test_a_second_process_cannot_train_in_the_same_folder(tmp_path: Path) -> None:
+    first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
+    with first.locked(), pytest.raises(ConfigError, match="another process"), second.locked():
+        pass
+    with second.locked():
+        pass
+    assert first.is_free()
