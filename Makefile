@@ -1,6 +1,7 @@
 # Everything from a bare Python (3.11 or newer) and make; Windows: see the README.
 #
 #   make demo    continue a motif: out/continuation.mid, .wav and .png
+#   make serve   the same in your browser: drop or play a motif, hear and compare takes
 #   make test    the tests
 #   make check   what a commit must pass: format, lint, types, tests
 #
@@ -18,10 +19,13 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check install clean
+.PHONY: demo serve test check install clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m music_transformer demo $(MOTIF)
+
+serve: $(VENV)/.demo
+	$(BIN)/python -m music_transformer serve
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -47,7 +51,7 @@ endif
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml constraints.txt
-	$(INSTALL) -e ".[audio,plot]"
+	$(INSTALL) -e ".[audio,plot,web]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt

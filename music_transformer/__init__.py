@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from music_transformer import positions
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.errors import MusicTransformerError
-    from music_transformer.generation import generate, stream
+    from music_transformer.generation import accompany, generate, stream
     from music_transformer.midi import read_midi, write_midi
     from music_transformer.model import ModelConfig, MusicTransformer
     from music_transformer.notes import NoteSequence
@@ -27,6 +27,7 @@ __all__ = [
     "MusicTransformerError",
     "NoteSequence",
     "PerformanceTokenizer",
+    "accompany",
     "generate",
     "load_checkpoint",
     "positions",
@@ -42,6 +43,7 @@ _ROOM_OF = {
     "MusicTransformerError": "errors",
     "NoteSequence": "notes",
     "PerformanceTokenizer": "tokenizers",
+    "accompany": "generation",
     "generate": "generation",
     "load_checkpoint": "checkpoint",
     "read_midi": "midi",

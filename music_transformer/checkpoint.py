@@ -126,8 +126,7 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
             f"{folder / CONFIG}: the model has vocab_size={model_config.vocab_size}, its tokenizer "
             f"{tokenizer.vocab_size}; restore the file from its source."
         )
-    with torch.random.fork_rng(devices=[]):  # building draws weights that are replaced at once
-        model = model_class(model_config)
+    model = _build(folder, model_class, model_config)
     load_weights(model, folder / WEIGHTS)
     model.to(target).eval()
     return Session(model, tokenizer, model_config, config["training"], folder, target)
@@ -206,7 +205,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path}: format {config['format']}, this version reads {FORMAT}; update the package."
         )
-    if config.get("kind", "decoder") not in _KINDS:
+    for key in ("model", "tokenizer", "training"):
+        if not isinstance(config[key], dict):
+            raise CheckpointError(f"{path}: {key!r} is no object; restore it from its source.")
+    if str(config.get("kind", "decoder")) not in _KINDS:
         known = ", ".join(_KINDS)
         raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
     return config
@@ -222,7 +224,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing; the checkpoint is not complete.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not readable as JSON ({error}); restore it.") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: not a JSON object; restore it from its source.")
@@ -258,6 +260,16 @@ def load_weights(model: MusicTransformer, path: Path) -> None:
     """
     weights = read_tensors(path)
     expected = model.state_dict()
+    _check_weights(path, weights, expected)
+    model.load_state_dict(
+        {name: tensor.to(expected[name].dtype) for name, tensor in weights.items()}, strict=True
+    )
+
+
+def _check_weights(
+    path: Path, weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> None:
+    """Raise CheckpointError unless ``weights`` are those ``expected``, of floating-point type."""
     for name, tensor in expected.items():
         if name not in weights:
             raise CheckpointError(f"{path}: the weight {name} is missing; it fits another config.")
@@ -266,12 +278,14 @@ def load_weights(model: MusicTransformer, path: Path) -> None:
                 f"{path}: {name} is {tuple(weights[name].shape)}, the config asks for "
                 f"{tuple(tensor.shape)}; weights and {CONFIG} are of different models."
             )
+        if not weights[name].is_floating_point():
+            raise CheckpointError(
+                f"{path}: {name} is {weights[name].dtype}, not floating point; restore it from its "
+                "source."
+            )
     unknown = sorted(set(weights) - set(expected))
     if unknown:
         raise CheckpointError(f"{path}: the weight {unknown[0]} is unknown to this model.")
-    model.load_state_dict(
-        {name: tensor.to(expected[name].dtype) for name, tensor in weights.items()}, strict=True
-    )
 
 
 def sync(folder: Path) -> None:
@@ -312,7 +326,7 @@ def _step_of_run(folder: Path) -> Path | None:
     for pointer in ("best", "latest"):
         path = folder / pointer
         if path.is_file():
-            step = folder / path.read_text(encoding="utf-8").strip()
+            step = folder / path.read_text(encoding="utf-8", errors="replace").strip()
             if step.is_dir() and step.parent == folder:
                 return step
     return None
@@ -324,6 +338,30 @@ def _configured(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, type
         return config_class.from_dict(config["model"]), model_class
     except (MusicTransformerError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{folder / CONFIG}: model: {error}") from error
+
+
+def _build(
+    folder: Path, model_class: type[MusicTransformer], config: ModelConfig
+) -> MusicTransformer:
+    """A model of this config, built only after the weights in the folder were found to fit it."""
+    path = folder / WEIGHTS
+    weights = read_tensors(path)
+    if config.n_layers > len(weights):
+        raise CheckpointError(
+            f"{path}: {len(weights)} weights for n_layers={config.n_layers}; weights and {CONFIG} "
+            "are of different models."
+        )
+    try:
+        with torch.device("meta"):  # shapes without memory: a wild size in the config costs nothing
+            expected = model_class(config).state_dict()
+        _check_weights(path, weights, expected)
+        with torch.random.fork_rng(devices=[]):  # building draws weights that are replaced at once
+            return model_class(config)
+    except (RuntimeError, MemoryError) as error:
+        raise CheckpointError(
+            f"{folder / CONFIG}: no model can be built of it ({str(error).splitlines()[0]}); "
+            "restore it from its source."
+        ) from error
 
 
 def _tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:

@@ -112,14 +112,26 @@ class Tempos:
         Before the first tempo, and when the map is empty, a quarter lasts half a second (120 bpm),
         as it does in a MIDI file that says nothing.
         """
-        times, lengths = self.seconds, self.seconds_per_quarter
-        if len(times) == 0 or times[0] > 0:
-            times, lengths = np.append(0.0, times), np.append(0.5, lengths)
-        at_change = np.append(0.0, np.cumsum(np.diff(times) / lengths[:-1]))
+        times, lengths, at_change = self._segments()
         wanted = np.asarray(seconds, np.float64)
         row = np.maximum(np.searchsorted(times, wanted, side="right") - 1, 0)
         quarters: FloatArray = at_change[row] + (wanted - times[row]) / lengths[row]
         return quarters
+
+    def at_quarters(self, quarters: ArrayLike) -> FloatArray:
+        """The seconds at which so many quarters have passed: the inverse of `quarters`."""
+        times, lengths, at_change = self._segments()
+        wanted = np.asarray(quarters, np.float64)
+        row = np.maximum(np.searchsorted(at_change, wanted, side="right") - 1, 0)
+        seconds: FloatArray = times[row] + (wanted - at_change[row]) * lengths[row]
+        return seconds
+
+    def _segments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """From second 0 on: when each tempo begins, its quarter, the quarters passed till then."""
+        times, lengths = self.seconds, self.seconds_per_quarter
+        if len(times) == 0 or times[0] > 0:
+            times, lengths = np.append(0.0, times), np.append(0.5, lengths)
+        return times, lengths, np.append(0.0, np.cumsum(np.diff(times) / lengths[:-1]))
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)

@@ -218,7 +218,7 @@ def test_weights_that_do_not_fit_are_named(
         ({"kind": "choir"}, "kind 'choir' is unknown; known: decoder"),
         ({"model": {"n_layer": 3}}, "config.json: model: .*n_layer"),
         ({"model": {"n_layers": 0}}, "config.json: model: n_layers"),
-        ({"model": 3}, "config.json: model: "),
+        ({"model": 3}, "'model' is no object"),
         ({"tokenizer": {"kind": "words"}}, "config.json: tokenizer: "),
         ({"tokenizer": ChoraleTokenizer().to_config()}, "vocab_size=391, its tokenizer 132"),
     ],
@@ -254,3 +254,44 @@ def test_a_session_is_frozen(folder: Path) -> None:
     session: Session = load_checkpoint(folder, device="cpu")
     with pytest.raises(AttributeError):
         session.path = folder  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"kind": [1]}, r"kind \[1\] is unknown"),
+        ({"training": 3}, "'training' is no object"),
+        ({"model": {**CONFIG.to_dict(), "n_layers": 10**12}}, "weights for n_layers=1000000000000"),
+        ({"model": {**CONFIG.to_dict(), "d_ff": 10**12}}, "the config asks for"),
+    ],
+)
+def test_a_wild_config_is_refused_before_anything_is_built(
+    folder: Path, changes: dict[str, Any], named: str
+) -> None:
+    edit(folder, **changes)
+    with pytest.raises(CheckpointError, match=named):
+        load_checkpoint(folder, device="cpu")
+
+
+def test_json_nested_without_end_is_one_line(folder: Path) -> None:
+    (folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="not readable as JSON"):
+        load_checkpoint(folder, device="cpu")
+
+
+def test_weights_that_are_no_floating_point_numbers_are_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    weights["norm.weight"] = weights["norm.weight"].to(torch.int8)
+    save_file(weights, path)
+    with pytest.raises(CheckpointError, match=r"norm\.weight is torch\.int8"):
+        load_checkpoint(folder, device="cpu")
+
+
+def test_a_pointer_that_is_no_text_leaves_the_other_one(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    folder.rename(run / "step-1")
+    (run / "best").write_bytes(b"\xff\xfe\x00")
+    (run / "latest").write_text("step-1")
+    assert find_checkpoint(run) == run / "step-1"

@@ -410,6 +410,7 @@ def test_the_drums_of_pretty_midi_are_left_out() -> None:
 
 
 def test_a_notebook_shows_a_picture_with_every_note_and_pedal() -> None:
+    set_player(None)  # the package's own is set when one of its public names is first used
     notes = simple(pedals=Pedals([0], [0.0], [1.0]))
     picture = ElementTree.fromstring(notes._repr_html_())
     paths = [path.get("d", "") for path in picture.iter("{http://www.w3.org/2000/svg}path")]

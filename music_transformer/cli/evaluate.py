@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 example:
   music-transformer evaluate --checkpoint bach --data data/jsb --split validation
+  music-transformer evaluate --checkpoint bach --data data/jsb --lengths 128,256,512,1024
 """
 
 
@@ -32,14 +33,30 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--checkpoint", required=True, help="name or folder of the checkpoint")
     parser.add_argument("--data", required=True, help="folder made by `prepare`")
     parser.add_argument("--split", default="validation", help="default: %(default)s")
-    parser.add_argument(
+    windows = parser.add_mutually_exclusive_group()
+    windows.add_argument(
         "--context", type=int, help="window length in events (default: that of the model)"
+    )
+    windows.add_argument(
+        "--lengths",
+        type=_lengths,
+        metavar="N,N,...",
+        help="instead of one context: the NLL in windows of each of these lengths, and by place in "
+        "the window",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=8, help="windows at a time (default: 8)")
     parser.add_argument("--no-floors", action="store_true", help="leave the counting floors out")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
     parser.set_defaults(run=run)
+
+
+def _lengths(text: str) -> list[int]:
+    """``256,512`` -> [256, 512]."""
+    lengths = [int(part) for part in text.split(",")]
+    if min(lengths) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: lengths are whole numbers from 1 up")
+    return lengths
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     _check_tokenizer(session, data)
     if args.split == "test":
         warn("the test split is to be reported once; choose between models by validation.")
+    if args.lengths:
+        return _run_lengths(args, session, data)
     floors = None if args.no_floors else count_floors(data, args.split)
     with _progress() as progress:
         report = evaluate_nll(
@@ -76,6 +95,42 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         print(_table(report, floors))
+    return 0
+
+
+def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedData") -> int:
+    """Measure at each length; floors do not depend on it and are left out."""
+    from music_transformer.evaluation.lengths import nll_by_length
+
+    with _progress() as progress:
+        results = nll_by_length(
+            session.model,
+            data,
+            args.split,
+            args.lengths,
+            device=session.device,
+            batch_size=args.batch_size,
+            progress=progress,
+        )
+    if args.json:
+        print_json(
+            {
+                "lengths": [result.to_dict() for result in results],
+                "context": session.config.context,
+                "split": args.split,
+                "checkpoint": str(session.path),
+                "data": str(args.data),
+                "data_checksum": data.checksum,
+            }
+        )
+        return 0
+    print(f"NLL on {args.split} by length of the window; trained on {session.config.context}")
+    for result in results:
+        error = "" if result.standard_error is None else f" +- {result.standard_error:.3f}"
+        print(f"  {result.length:>6}  {result.nll:.4f}{error}")
+        for place in result.by_place:
+            span = f"{place.first}-{place.last}"
+            print(f"          at places {span:<12}{place.nll:7.3f}")
     return 0
 
 

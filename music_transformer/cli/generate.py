@@ -46,9 +46,15 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="OUT.mid", help="where to write")
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
     _add_length(parser)
-    _add_sampling(parser)
+    add_sampling(parser)
     _add_primer(parser)
     parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
+    parser.add_argument(
+        "--primer-gap",
+        type=float,
+        metavar="SECONDS",
+        help="with --wav: silence between primer and continuation (2.5 in the paper's test)",
+    )
     parser.add_argument("--plot", action="store_true", help="write the piano roll too, as OUT.png")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
     parser.add_argument(
@@ -61,10 +67,12 @@ def run(args: argparse.Namespace) -> int:
     """Check, read, generate, write; the paths go to stdout."""
     from music_transformer.cli.output import check_output
 
-    files = _files(args)
+    files = output_files(args)
     for path in (path for sample in files for path in sample.values()):
         check_output(path, args.force)
-    _check_extras(args)
+    check_extras(args)
+    if args.primer_gap is not None:
+        _check_gap(args)
 
     from music_transformer.generation import Settings
 
@@ -89,7 +97,8 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--samples", type=int, default=1, help="continuations (default: 1)")
 
 
-def _add_sampling(parser: argparse.ArgumentParser) -> None:
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how events are drawn."""
     sampling = parser.add_argument_group("how it is drawn")
     sampling.add_argument("--seed", type=int, default=0, help="another seed, another continuation")
     sampling.add_argument(
@@ -126,7 +135,7 @@ def _add_primer(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _files(args: argparse.Namespace) -> list[dict[str, Path]]:
+def output_files(args: argparse.Namespace) -> list[dict[str, Path]]:
     """The files of each sample, by kind."""
     if args.samples < 1:
         raise ConfigError(f"--samples {args.samples}; choose 1 or more.")
@@ -144,7 +153,7 @@ def _files(args: argparse.Namespace) -> list[dict[str, Path]]:
     ]
 
 
-def _check_extras(args: argparse.Namespace) -> None:
+def check_extras(args: argparse.Namespace) -> None:
     """Refuse before the work what could not be written after it."""
     for flag, (extra, library) in _EXTRAS.items():
         if getattr(args, flag) and importlib.util.find_spec(library) is None:
@@ -153,8 +162,16 @@ def _check_extras(args: argparse.Namespace) -> None:
             )
 
 
+def _check_gap(args: argparse.Namespace) -> None:
+    """Refuse a silence that would be nowhere."""
+    if not (args.wav and args.primer is not None and not args.without_primer):
+        raise ConfigError("--primer-gap is heard between a primer and its continuation, in --wav.")
+    if not 0 <= args.primer_gap < math.inf:
+        raise ConfigError(f"--primer-gap {args.primer_gap:g}; choose 0 seconds or more.")
+
+
 def _generate(args: argparse.Namespace, settings: "Settings") -> "list[Generation]":
-    from music_transformer.cli.output import report_warnings
+    from music_transformer.cli.output import naming, report_warnings
     from music_transformer.midi import read_midi
 
     primer = None
@@ -168,7 +185,7 @@ def _generate(args: argparse.Namespace, settings: "Settings") -> "list[Generatio
     session = load_checkpoint(args.checkpoint, device=args.device)
     if args.device == "auto":
         print(f"device: {session.device}", file=sys.stderr)
-    with _progress(settings) as progress:
+    with naming(args.primer or "without a primer"), _progress(settings) as progress:
         return generate_batch(
             session, primer, samples=args.samples, progress=progress, **dataclasses.asdict(settings)
         )
@@ -199,9 +216,14 @@ def _write(
     notes = generation.continuation if args.without_primer else generation.notes
     write_midi(notes, stack.enter_context(atomic_path(files["midi"])))
     if "wav" in files:
-        from music_transformer.render.audio import render_wav
+        from music_transformer.render.audio import render_wav, with_primer_gap
 
-        render_wav(notes, stack.enter_context(atomic_path(files["wav"])))
+        heard = notes
+        if args.primer_gap is not None:
+            heard = with_primer_gap(
+                notes, primer_end=generation.report.primer_seconds, gap=args.primer_gap
+            )
+        render_wav(heard, stack.enter_context(atomic_path(files["wav"])))
     if "plot" in files:
         from music_transformer.render.pianoroll import plot_pianoroll
 

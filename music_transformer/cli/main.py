@@ -1,7 +1,7 @@
 """`music-transformer`: picks the subcommand, and turns every outcome into an exit code.
 
 0 done; 1 a bug of ours (traceback); 2 a wrong request (usage, `ConfigError`); 3 an input is missing
-or broken, or an output cannot be written (one line); 130 interrupted.
+or broken, or an output cannot be written (one line); 130 interrupted; 143 ended by SIGTERM.
 
 Only the module of the subcommand that was named is imported, and it imports what is heavy inside
 `run`: so `encode`, `decode`, `render`, `plot` and every `--help` start without torch. This file
@@ -9,33 +9,39 @@ holds the only last-resort `except` of the project.
 """
 
 import argparse
+import contextlib
 import difflib
 import errno
 import importlib
 import os
 import select
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import TextIO
 
 from music_transformer import __version__
 from music_transformer.errors import ConfigError, MusicTransformerError
 
 PROGRAM = "music-transformer"
 
-#: Name of each subcommand and its line in `--help`; its module is `cli/<name>.py`.
+#: Name of each subcommand and its line in `--help`; its module is `cli/<name>.py`, with _ for -.
 COMMANDS: dict[str, str] = {
     "download": "fetch a corpus or released weights, checked by size and sha256",
     "prepare": "turn a corpus or a folder of MIDI files into arrays of event ids",
     "train": "train a model on prepared data",
     "evaluate": "measure a model in nats per event, beside the floors",
     "generate": "continue a motif, or compose from nothing",
+    "accompany": "keep a melody and compose the voices under it",
     "encode": "print the event ids of a MIDI file",
     "decode": "turn event ids back into a MIDI file",
     "render": "turn a MIDI file into sound",
     "plot": "draw a MIDI file as a piano roll",
     "statistics": "note density, polyphony, pitch classes, repetition of MIDI files or data",
+    "listening-test": "build a blind listening test from checkpoints, analyse its answers",
     "serve": "a page in your browser: drop a motif or play one, hear it go on",
     "demo": "continue a motif with the released piano model: MIDI, sound, picture",
 }
@@ -68,10 +74,12 @@ _PATH_ERRORS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the one of this process) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no valid text
     try:
-        code = _dispatch(arguments)
+        with _cleaned_up_at_sigterm():
+            code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except MusicTransformerError as error:
@@ -79,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", 130)
     except BrokenPipeError:
-        return 0 if _reader_has_left() else _report_bug()
+        without_reader = _code_without_reader()
+        return _report_bug() if without_reader is None else without_reader
     except OSError as error:
         if error.errno not in _PATH_ERRORS:
             return _report_bug()
@@ -121,7 +130,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 
 def _module(command: str) -> ModuleType:
     """Import `cli/<command>.py`: `add_parser(subparsers)` and `run(args) -> int`."""
-    name = f"{__package__}.{command}"
+    name = f"{__package__}.{command.replace('-', '_')}"
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -139,7 +148,8 @@ def _unknown(command: str) -> str:
 
 def _complain(message: str, code: int) -> int:
     """Print one line on stderr and return `code`."""
-    print(f"{PROGRAM}: error: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody reads it; the code still tells
+        print(f"{PROGRAM}: error: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 
@@ -150,16 +160,60 @@ def _report_bug() -> int:
     return 1
 
 
-def _reader_has_left() -> bool:
-    """Whether stdout is a pipe whose reader is gone (`| head`); then nothing more is written."""
-    if hasattr(select, "poll"):  # Windows has none, and no other pipe that breaks so
-        poller = select.poll()
-        poller.register(sys.stdout, 0)  # errors and hang-ups are reported whatever the mask
-        if not poller.poll(0):
-            return False
-    # Python flushes stdout once more at exit; let that go nowhere instead of failing.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return True
+@contextlib.contextmanager
+def _cleaned_up_at_sigterm() -> Iterator[None]:
+    """Let SIGTERM leave the block like an exception, so that no temporary file stays behind."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _open_closed_streams() -> None:
+    """Let streams that the caller closed (`>&-`) lead nowhere; Python has None in their place.
+
+    The first file that is opened would else become file 1, and get what is printed there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _code_without_reader() -> int | None:
+    """The exit code when the reader of a stream is gone (`| head`); None when none is.
+
+    0 where nobody wants more results; 141, as a shell calls SIGPIPE, where warnings and progress
+    found no reader: the work was not done then.
+    """
+    left = [stream for stream in (sys.stdout, sys.stderr) if _reader_has_left(stream)]
+    # Python flushes the streams once more at exit; let that go nowhere instead of failing.
+    for stream in left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if sys.stderr in left:
+        return 141
+    return 0 if left else None
+
+
+def _reader_has_left(stream: TextIO) -> bool:
+    """Whether the stream is a pipe whose reader is gone."""
+    if not hasattr(select, "poll"):  # Windows; of its pipes the one of the results breaks so
+        return stream is sys.stdout
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # no file of the system
+        return False
+    poller = select.poll()
+    poller.register(number, 0)  # errors and hang-ups are reported whatever the mask
+    return bool(poller.poll(0))
 
 
 if __name__ == "__main__":

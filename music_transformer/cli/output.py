@@ -4,17 +4,18 @@ Results go to stdout (a path, or JSON), progress and warnings to stderr. A file 
 unless `--force` is given, and every file appears whole or not at all (`atomic_path`).
 """
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from music_transformer.errors import ConfigError
+from music_transformer.errors import ConfigError, MidiError, TokenError
 from music_transformer.files import atomic_path
 
-__all__ = ["atomic_path", "check_output", "print_json", "report_warnings", "warn"]
+__all__ = ["atomic_path", "check_output", "naming", "print_json", "report_warnings", "warn"]
 
 
 def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
@@ -23,18 +24,37 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
     The folder of `path` is made when it is missing.
 
     Raises:
-        ConfigError: the file exists and `force` is off, or `path` is a folder.
-        OSError: the folder cannot be made or written to.
+        ConfigError: the file exists and `force` is off, or `path` is a folder, a device or another
+            thing that a file must not replace, or lies below a file.
+        OSError: the folder cannot be made or written to, or no file can have this name.
     """
     path = Path(path)
     if path.is_dir():
         raise ConfigError(f"{path}: this is a folder; give --out the name of a file.")
     if os.path.lexists(path) and not force:
         raise ConfigError(f"{path}: the file exists; add --force to overwrite it.")
+    if path.exists() and not path.is_file():  # /dev/null, to be replaced by a rename
+        raise ConfigError(f"{path}: this is no ordinary file; give --out another name.")
+    for folder in path.parents:
+        if os.path.lexists(folder):
+            if not folder.is_dir():
+                raise ConfigError(f"{path}: {folder} is no folder; give --out another name.")
+            break
+    with contextlib.suppress(FileNotFoundError):
+        os.lstat(path)  # a name that is too long is refused now, not after the work
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(13, "no permission to write in this folder", str(path.parent))
     return path
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put `path` before what is said of its notes in the block: notes do not know their file."""
+    try:
+        yield
+    except (MidiError, TokenError) as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
 def print_json(value: Any) -> None:

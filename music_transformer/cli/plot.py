@@ -1,10 +1,15 @@
-"""`music-transformer plot`: a MIDI file to a picture."""
+"""`music-transformer plot`: a MIDI file to a picture, alone or with what a model attends to."""
 
 import argparse
+import math
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from music_transformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from music_transformer.notes import NoteSequence
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -12,6 +17,9 @@ EPILOG = """\
 examples:
   music-transformer plot data/motifs/fur_elise_opening.mid --out fur_elise.png
   music-transformer plot out/continuation.mid --primer-end 10.3 --out continuation.png
+  music-transformer plot out/continuation.mid --attention --checkpoint piano --query 20s \\
+      --layer 2 --heads 0,1,3 --out attention.png
+  music-transformer plot out/continuation.mid --attention-map --checkpoint piano --out map.png
 """
 
 
@@ -20,7 +28,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "plot",
         help="draw a MIDI file as a piano roll",
-        description="Draw a MIDI file as a piano roll: seconds, pitches, louder is darker.",
+        description="Draw a MIDI file as a piano roll: seconds, pitches, louder is darker. With "
+        "--attention: what a model attended to when it came to a note.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -38,6 +47,31 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--piano-only", action="store_true", help="keep only the tracks of programs 0 to 7"
     )
+    attention = parser.add_argument_group("what a model attends to")
+    kind = attention.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--attention",
+        action="store_true",
+        help="arcs from one note to those attended to: a colour for each head, width is weight",
+    )
+    kind.add_argument(
+        "--attention-map",
+        action="store_true",
+        help="a map for each head: every event by every event, up to the query",
+    )
+    attention.add_argument("--checkpoint", help="the model: its name or folder")
+    attention.add_argument(
+        "--query",
+        default="-1",
+        metavar="NOTE",
+        help="the note that attends: its number in the order of onsets, from 0, or a time such as "
+        "8.5s (default: the last note)",
+    )
+    attention.add_argument(
+        "--layer", type=int, default=-1, help="from 0; negative from the last (default: the last)"
+    )
+    attention.add_argument("--heads", metavar="0,2,5", help="the heads drawn (default: all)")
+    attention.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
     parser.set_defaults(run=run)
 
 
@@ -51,11 +85,85 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"{args.out}: give --out a name ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
+    wants_attention = args.attention or args.attention_map
+    if wants_attention != (args.checkpoint is not None):
+        raise ConfigError(
+            "--attention and --attention-map need a --checkpoint, and a --checkpoint one of them."
+        )
+    heads = _heads(args.heads)
+    if args.primer_end is not None and not 0 <= args.primer_end < math.inf:
+        raise ConfigError(f"--primer-end {args.primer_end:g}; choose 0 seconds or more.")
     check_output(args.out, args.force)
     notes = read_midi(args.midi, piano_only=args.piano_only)
     report_warnings(args.midi, notes.warnings)
-    figure = plot_pianoroll(notes, primer_end=args.primer_end, title=args.midi.name)
+    if wants_attention:
+        figure = _attention(args, notes, heads)
+    else:
+        figure = plot_pianoroll(notes, primer_end=args.primer_end, title=args.midi.name)
     with atomic_path(args.out) as temporary:
         figure.savefig(temporary)
     print(args.out)
     return 0
+
+
+def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int] | None) -> Any:
+    """The figure, which only `render` knows the type of."""
+    from music_transformer.render.attention_plot import plot_attention, plot_attention_map
+    from music_transformer.render.pianoroll import new_figure
+
+    new_figure(1, 1)  # a missing extra is said before the model works
+    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.evaluation.attention import note_attention
+
+    session = load_checkpoint(args.checkpoint, device=args.device)
+    if args.device == "auto":
+        print(f"device: {session.device}", file=sys.stderr)
+    number = _number(args.query)
+    found = note_attention(
+        session,
+        notes,
+        query=-1 if number is None else number,
+        at_seconds=_seconds(args.query) if number is None else None,
+        layer=args.layer,
+    )
+    title = f"{args.midi.name}, layer {found.layer}"
+    if args.attention_map:
+        return plot_attention_map(
+            found.by_event, heads=heads, first_event=found.first_event, title=title
+        )
+    return plot_attention(
+        found.notes,
+        found.by_note,
+        query=found.query,
+        heads=heads,
+        primer_end=args.primer_end,
+        title=title,
+    )
+
+
+def _heads(text: str | None) -> list[int] | None:
+    """`0,2,5` as numbers."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--heads {text}; give numbers such as 0,2,5.") from error
+
+
+def _number(text: str) -> int | None:
+    """The number of a note; None for a time."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _seconds(text: str) -> float:
+    """`8.5s` as a number."""
+    try:
+        return float(text.removesuffix("s"))
+    except ValueError as error:
+        raise ConfigError(
+            f"--query {text}; give the number of a note, or a time such as 8.5s."
+        ) from error

@@ -7,8 +7,9 @@ from typing import Any
 from music_transformer.errors import ConfigError
 
 EPILOG = """\
-example:
+examples:
   music-transformer render data/motifs/fur_elise_opening.mid --out fur_elise.wav
+  music-transformer render out/continuation.mid --out continuation.opus --primer-end 10.3
 """
 
 
@@ -17,18 +18,33 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "render",
         help="turn a MIDI file into sound",
-        description="Play a MIDI file on a sampled piano, pedal applied, into a 16-bit stereo WAV.",
+        description="Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV or Opus "
+        "file. All pieces come out equally loud (-18 LUFS), and none is clipped.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
-    parser.add_argument("--out", type=Path, required=True, metavar="F.wav", help="where to write")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="F.wav", help="where to write: .wav or .opus"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
     parser.add_argument(
         "--soundfont",
         type=Path,
         metavar="FONT.sf2",
         help="the instrument (default: the font inside the installed pretty_midi)",
+    )
+    parser.add_argument(
+        "--primer-end",
+        type=float,
+        metavar="SECONDS",
+        help="where the primer ends: there a silence is put in",
+    )
+    parser.add_argument(
+        "--primer-gap",
+        type=float,
+        metavar="SECONDS",
+        help="how long that silence is (default: 2.5, as in the paper's listening test)",
     )
     parser.add_argument(
         "--piano-only", action="store_true", help="keep only the tracks of programs 0 to 7"
@@ -40,13 +56,26 @@ def run(args: argparse.Namespace) -> int:
     """Read, play, write; the path goes to stdout."""
     from music_transformer.cli.output import check_output, report_warnings
     from music_transformer.midi import read_midi
-    from music_transformer.render.audio import render_wav
+    from music_transformer.render.audio import (
+        PRIMER_GAP_SECONDS,
+        SUFFIXES,
+        render_audio,
+        with_primer_gap,
+    )
 
-    if args.out.suffix.lower() != ".wav":
-        raise ConfigError(f"{args.out}: sound is written as WAV; give --out a name ending in .wav.")
+    if args.out.suffix.lower() not in SUFFIXES:
+        raise ConfigError(
+            f"{args.out}: sound is written as WAV or Opus; give --out a name ending in "
+            f"{' or '.join(SUFFIXES)}."
+        )
+    if args.primer_gap is not None and args.primer_end is None:
+        raise ConfigError("--primer-gap: say where the primer ends, with --primer-end SECONDS.")
     check_output(args.out, args.force)
     notes = read_midi(args.midi, piano_only=args.piano_only)
     report_warnings(args.midi, notes.warnings)
-    render_wav(notes, args.out, soundfont=args.soundfont)
+    if args.primer_end is not None:
+        gap = PRIMER_GAP_SECONDS if args.primer_gap is None else args.primer_gap
+        notes = with_primer_gap(notes, primer_end=args.primer_end, gap=gap)
+    render_audio(notes, args.out, soundfont=args.soundfont)
     print(args.out)
     return 0

@@ -1,9 +1,10 @@
-"""`statistics`: what music is like, in numbers: MIDI files, or the pieces of prepared data."""
+"""`statistics`: what music is like in numbers: MIDI files, prepared data, or one by the other."""
 
 import argparse
+import math
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.output import print_json, warn
+from music_transformer.cli.output import naming, print_json, warn
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -14,6 +15,7 @@ examples:
   music-transformer statistics out/continuation.mid
   music-transformer statistics a.mid b.mid c.mid --seconds 30 --json
   music-transformer statistics --data data/jsb --split validation
+  music-transformer statistics chorale.mid --chorale --data data/jsb --split train
 """
 
 Numbers = dict[str, "float | list[float]"]
@@ -24,14 +26,14 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "statistics",
         help="note density, polyphony, pitch classes, repetition of MIDI files or data",
-        description="Musical statistics of MIDI files, or of the pieces of prepared data. Several "
-        "are averaged: mean and standard deviation over pieces.",
+        description="Musical statistics of MIDI files, or of the pieces of prepared data, or of "
+        "both side by side. Several are averaged: mean and standard deviation over pieces.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="*", metavar="FILE.mid")
     parser.add_argument("--chorale", action="store_true", help="read the files as four voices")
-    parser.add_argument("--data", help="folder made by `prepare`, in place of files")
+    parser.add_argument("--data", help="folder made by `prepare`, in place of files or beside them")
     parser.add_argument("--split", default="validation", help="of --data (default: %(default)s)")
     parser.add_argument("--pieces", type=int, help="so many of them, evenly spread (default: all)")
     parser.add_argument("--seconds", type=float, help="of each piece from its first note on")
@@ -44,12 +46,15 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.errors import ConfigError
     from music_transformer.evaluation import average
 
-    if bool(args.files) == (args.data is not None):
-        raise ConfigError("give either MIDI files or --data, one of them.")
+    if not args.files and args.data is None:
+        raise ConfigError("give MIDI files, or --data, or both.")
     for name in ("pieces", "seconds"):
         value = getattr(args, name)
-        if value is not None and value <= 0:
-            raise ConfigError(f"--{name} {value}: must be above 0.")
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"--{name} {value}: choose a number above 0.")
+    if args.files and args.data is not None:
+        _print_beside(args)
+        return 0
     described = _describe_data(args) if args.data is not None else _describe_files(args)
     summary = average([numbers for _, numbers in described])
     if args.json:
@@ -58,6 +63,45 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_table([name for name, _ in described], summary["mean"], summary["sd"]))
     return 0
+
+
+def _print_beside(args: argparse.Namespace) -> None:
+    """Files beside data of their kind."""
+    from music_transformer.datasets import PreparedData
+    from music_transformer.errors import ConfigError
+    from music_transformer.evaluation import beside
+
+    kind = PreparedData.open(args.data).tokenizer.kind
+    if (kind == "chorale") != args.chorale:
+        mend = "add --chorale" if kind == "chorale" else "leave --chorale out"
+        raise ConfigError(f"{args.data} holds a {kind} each: {mend}, to read the files like it.")
+    described, data = _describe_files(args), _describe_data(args)
+    names = [name for name, _ in described]
+    sides = beside([numbers for _, numbers in described], [numbers for _, numbers in data])
+    if args.json:
+        each = [{"name": name, **numbers} for name, numbers in described]
+        print_json({**sides, "each": each})
+        return
+    title = names[0] if len(names) == 1 else f"{len(names)} files"
+    print(_beside_table(sides, title, f"{args.split} of {args.data}"))
+
+
+def _beside_table(sides: dict[str, Any], title: str, data_title: str) -> str:
+    """A line per number: its mean in the pieces and in the data, and the one over the other."""
+    means, reference = sides["mean"], sides["data"]["mean"]
+    lines = [f"{title} beside {data_title} ({sides['data']['pieces']} pieces)"]
+    lines.append(f"  {'':<28}{'here':>12}{'data':>12}{'ratio':>9}")
+    for name, value in means.items():
+        if name not in reference:
+            continue
+        if isinstance(value, list):
+            for label, parts in (("", value), ("  of the data", reference[name])):
+                shares = " ".join(f"{part:.3f}" for part in parts)
+                lines.append(f"  {label or name:<28}{shares}")
+            continue
+        ratio = f"{value / reference[name]:9.2f}" if reference[name] else " " * 9
+        lines.append(f"  {name:<28}{value:12.4g}{reference[name]:12.4g}{ratio}".rstrip())
+    return "\n".join(lines)
 
 
 def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
@@ -70,11 +114,12 @@ def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
         notes = read_midi(path)
         for problem, count in notes.warnings.items():
             warn(f"{path}: {problem} ({count}x)")
-        if args.chorale:
-            beat = chorale.seconds_per_beat(notes)
-            numbers = _describe_grid(chorale.encode(notes), beat, args.seconds)
-        else:
-            numbers = _describe_notes(notes, args.seconds)
+        with naming(path):
+            if args.chorale:
+                beat = chorale.seconds_per_beat(notes)
+                numbers = _describe_grid(chorale.encode(notes), beat, args.seconds)
+            else:
+                numbers = _describe_notes(notes, args.seconds)
         described.append((path, numbers))
     return described
 

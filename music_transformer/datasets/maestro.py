@@ -176,6 +176,8 @@ def _unpack(archive: Path, work: Path, watcher: Watcher) -> Path:
     done, part = work / "source" / key[:16], work / "source" / f"{key[:16]}.part"
     if done.is_dir():
         return done
+    if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
+        raise DatasetError(f"{archive}: not a whole zip or tar; {_HINT}.")
     watcher.say(f"unpacking {archive}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

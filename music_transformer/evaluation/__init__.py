@@ -3,6 +3,12 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.evaluation.distance import (
+    beside,
+    mean_pitch_class_distance,
+    pitch_class_distance,
+    pooled_parallels,
+)
 from music_transformer.evaluation.floors import Floors, count_floors
 from music_transformer.evaluation.statistics import average, describe, describe_chorale
 
@@ -13,10 +19,14 @@ __all__ = [
     "Floors",
     "NllReport",
     "average",
+    "beside",
     "count_floors",
     "describe",
     "describe_chorale",
     "evaluate_nll",
+    "mean_pitch_class_distance",
+    "pitch_class_distance",
+    "pooled_parallels",
 ]
 
 

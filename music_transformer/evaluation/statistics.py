@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from music_transformer.errors import MidiError, TokenError
-from music_transformer.notes import NoteSequence
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
 from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT, VOICE_NAMES
 
 IntArray = npt.NDArray[np.int64]
@@ -47,7 +47,8 @@ def describe(notes: NoteSequence) -> dict[str, float | list[float]]:
     if len(notes) == 0:
         raise MidiError("no notes to describe.")
     notes = notes.sustained()
-    onset, end, pitch = notes.start, notes.end, notes.pitch
+    onset, pitch = notes.start, notes.pitch
+    end = np.maximum(notes.end, onset + 1 / STEPS_PER_SECOND)  # as events have it: a step at least
     chords = chord_labels(onset, pitch)
     return {
         "notes": float(len(notes)),

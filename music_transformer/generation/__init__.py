@@ -1,5 +1,10 @@
-"""From a model and a primer to new music."""
+"""From a model and a primer, or a melody, to new music."""
 
+from music_transformer.generation.accompaniment import (
+    Accompaniment,
+    AccompanimentReport,
+    accompany,
+)
 from music_transformer.generation.continuation import generate, generate_batch, stream
 from music_transformer.generation.filters import Filters
 from music_transformer.generation.report import GenerationReport
@@ -7,10 +12,13 @@ from music_transformer.generation.run import Generation
 from music_transformer.generation.settings import Settings
 
 __all__ = [
+    "Accompaniment",
+    "AccompanimentReport",
     "Filters",
     "Generation",
     "GenerationReport",
     "Settings",
+    "accompany",
     "generate",
     "generate_batch",
     "stream",

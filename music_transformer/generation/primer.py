@@ -40,6 +40,7 @@ from music_transformer.tokenizers.vocabulary import (
 )
 
 LONGEST_CLOSING_REST_SECONDS = 3600.0
+SHORTEST_BEAT_SECONDS = 0.05  # 1200 a minute; a damaged tempo would ask for millions of sixteenths
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,11 @@ def _chorale(
     seconds_per_beat = DEFAULT_SECONDS_PER_BEAT
     if isinstance(primer, NoteSequence):
         seconds_per_beat = tokenizer.seconds_per_beat(primer)
+        if seconds_per_beat < SHORTEST_BEAT_SECONDS:
+            raise MidiError(
+                f"the primer's beat lasts {seconds_per_beat:g} s, expected "
+                f"{SHORTEST_BEAT_SECONDS:g} or more: its tempo is damaged."
+            )
         ids = tokenizer.encode(primer)
         _check_closing_rest(primer.end_time - float(primer.end.max()))
         quarters = float(primer.tempos.quarters(primer.end_time))

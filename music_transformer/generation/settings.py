@@ -7,6 +7,7 @@ from music_transformer.errors import ConfigError
 from music_transformer.generation.filters import Filters
 
 DEFAULT_SECONDS = 30.0
+LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
 DEFAULT_TOP_P = 0.95
 
 
@@ -46,6 +47,10 @@ class Settings:
             )
         if self.seconds is not None and not self.seconds >= 0:
             raise ConfigError(f"seconds={self.seconds:g}; choose 0 or more.")
+        if self.seconds is not None and LONGEST_SECONDS < self.seconds < math.inf:
+            raise ConfigError(
+                f"seconds={self.seconds:g}; a MIDI file holds no more than {LONGEST_SECONDS:g}."
+            )
         if self.events is not None and self.events < 0:
             raise ConfigError(f"events={self.events}; choose 0 or more.")
         kept = self.primer_seconds

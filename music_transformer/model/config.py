@@ -108,10 +108,10 @@ class ModelConfig:
             )
         if self.position_base <= 1.0:
             raise ConfigError(f"position_base={self.position_base}; choose one above 1.")
-        if self.attention_dropout > 0.0 and self.attention == "blockwise":
+        if self.attention_dropout > 0.0 and self.attention in ("blockwise", "fused"):
             raise ConfigError(
-                f"attention_dropout={self.attention_dropout} with attention=blockwise, which never "
-                "holds the weights; use attention=skew, or attention_dropout=0."
+                f"attention_dropout={self.attention_dropout} with attention={self.attention}, "
+                "which never holds the weights; use attention=skew, or attention_dropout=0."
             )
         self._check_positions()
         if self.step_labels and not self.voice_labels:

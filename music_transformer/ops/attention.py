@@ -7,6 +7,7 @@ All implementations compute the same function of `ops/reference.py`:
 | reference | O(L S D) | O(L S) | the definition, tests |
 | skew | O(S D) | O(L S) | short inputs, attention dropout, one query at a time |
 | blockwise | O(S D) | O(S) at a time | everything else |
+| fused | O(S D) | in registers | CUDA, where the kernel runs and agrees with skew |
 """
 
 import math
@@ -17,17 +18,41 @@ from torch.nn import functional as F
 
 from music_transformer.errors import ConfigError
 from music_transformer.ops.blockwise import blockwise_attention
+from music_transformer.ops.fused import fused_attention, fused_works
 from music_transformer.ops.masks import causal_mask
 from music_transformer.ops.reference import reference_attention
 from music_transformer.ops.skew import skew_attention
 
-IMPLEMENTATIONS = ("auto", "reference", "skew", "blockwise")
-FEW_LOGITS = 64 * 64  # below this many logits a map, building blocks costs more than it saves
+IMPLEMENTATIONS = ("auto", "reference", "skew", "blockwise", "fused")
+# Up to so many logits a map, building blocks costs more than it saves: (reading, training).
+# CPU: measured, skew and blockwise cross between 128 x 128 and 256 x 256, and near 32 x 1024.
+# Elsewhere each small block is a handful of kernel launches, so blocks only pay where the logits
+# themselves become the burden; reasoned, not measured.
+FEW_LOGITS = {"cpu": (1 << 15, 1 << 15)}
+FEW_LOGITS_ELSEWHERE = (1 << 22, 1 << 20)
 
 
-def choose_implementation(queries: int, keys: int, *, dropout: float = 0.0) -> str:
-    """What ``auto`` stands for at this size: ``skew`` or ``blockwise``."""
-    if dropout > 0.0 or queries == 1 or queries * keys <= FEW_LOGITS:
+def choose_implementation(
+    queries: int,
+    keys: int,
+    *,
+    dropout: float = 0.0,
+    device: str = "cpu",
+    gradients: bool = True,
+) -> str:
+    """What ``auto`` stands for at this size: ``skew`` or ``blockwise``.
+
+    On CUDA ``fused`` goes before both where it works and there is no dropout.
+
+    Args:
+        queries: L.
+        keys: S.
+        dropout: on attention weights.
+        device: type of the device, as "cpu" or "cuda".
+        gradients: whether a backward pass will follow, for which skew keeps its maps.
+    """
+    few = FEW_LOGITS.get(device, FEW_LOGITS_ELSEWHERE)[int(gradients)]
+    if dropout > 0.0 or queries == 1 or queries * keys <= few:
         return "skew"
     return "blockwise"
 
@@ -60,13 +85,24 @@ def relative_attention(
         float32.
 
     Raises:
-        ConfigError: unknown implementation, or dropout asked of ``blockwise``.
+        ConfigError: unknown implementation, one that does not work here, or dropout asked of
+            ``blockwise`` or ``fused``.
     """
+    device, d_head, dtype = query.device.type, query.shape[3], value.dtype
     if implementation == "auto":
-        implementation = choose_implementation(query.shape[2], key.shape[2], dropout=dropout)
-    dtype = value.dtype
-    with torch.autocast(query.device.type, enabled=False):
-        if query.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
+        inputs = (query, key, value, rel_embedding)
+        implementation = choose_implementation(
+            query.shape[2],
+            key.shape[2],
+            dropout=dropout,
+            device=device,
+            gradients=torch.is_grad_enabled() and any(x.requires_grad for x in inputs),
+        )
+        fusible = device == "cuda" and dropout == 0.0 and query.shape[2] > 1
+        if fusible and fused_works(device, d_head, dtype):
+            implementation = "fused"
+    with torch.autocast(device, enabled=False):
+        if device == "cpu" and dtype in (torch.bfloat16, torch.float16):
             query, key, value = query.float(), key.float(), value.float()
         table = rel_embedding.to(query.dtype)
         if implementation == "reference":
@@ -75,10 +111,17 @@ def relative_attention(
             out = skew_attention(query, key, value, table, block=block, dropout=dropout)
         elif implementation == "blockwise" and dropout == 0.0:
             out = blockwise_attention(query, key, value, table, block=block)
-        elif implementation == "blockwise":
+        elif implementation in ("blockwise", "fused") and dropout > 0.0:
             raise ConfigError(
-                f"attention dropout {dropout} with blockwise attention, which never holds the "
-                "weights; use implementation skew, or dropout 0."
+                f"attention dropout {dropout} with {implementation} attention, which never holds "
+                "the weights; use implementation skew, or dropout 0."
+            )
+        elif implementation == "fused" and fused_works(device, d_head, query.dtype):
+            out = fused_attention(query, key, value, table, block=block)
+        elif implementation == "fused":
+            raise ConfigError(
+                f"the fused attention kernel does not work on {device} here; it needs Triton and a "
+                "CUDA device; use implementation auto."
             )
         else:
             raise ConfigError(

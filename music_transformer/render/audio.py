@@ -1,8 +1,12 @@
-"""Notes to sound, through a SoundFont.
+"""Notes to sound, through a SoundFont, as WAV or Opus.
 
 midirenderer ([audio]) plays the notes with their pedal applied; what comes back is 16-bit stereo at
-the 48 kHz it works in, and quiet, so it is scaled to a peak of -1 dBFS: never clipped, and two
-renderings of the same notes are equally loud.
+the 48 kHz it works in, and quiet, so it is scaled to the loudness of `loudness`: never clipped, and
+all pieces are equally loud.
+
+Opus is encoded by libsndfile (soundfile, also in [audio]) from those samples. midirenderer 0.1.3
+writes Opus itself, but cannot scale it, and at every bitrate except "max" what it writes decodes
+to noise.
 
 The default font is the TimGM6mb.sf2 that pretty_midi installs. It is GPL-2: it is read where it
 lies and never copied, and found without importing pretty_midi.
@@ -14,22 +18,26 @@ import io
 import os
 import tempfile
 import wave
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from music_transformer.errors import RenderError
+from music_transformer.errors import ConfigError, RenderError
 from music_transformer.files import atomic_path
 from music_transformer.midi import write_midi
-from music_transformer.notes import NoteSequence
+from music_transformer.notes import NoteSequence, Pedals
+from music_transformer.render.loudness import gain
 
-PEAK_DBFS = -1.0
+SUFFIXES = (".wav", ".opus")
+#: The silence between primer and continuation in the paper's listening test.
+PRIMER_GAP_SECONDS = 2.5
 #: What is heard after the last event: a piano string rings on when the hammer has gone.
 TAIL_SECONDS = 1.5
 
 _FONT_NAME = "TimGM6mb.sf2"
-_BLOCK_FRAMES = 1 << 20
+_BLOCK_FRAMES = 1 << 16
 _PLAYER_SECONDS = 120.0
 
 
@@ -40,13 +48,13 @@ class Sound(NamedTuple):
     sample_rate: int
 
 
-def render_wav(
+def render_audio(
     notes: NoteSequence,
     path: str | os.PathLike[str],
     *,
     soundfont: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write the sound of `notes` to `path` as a 16-bit stereo WAV, whole or not at all.
+    """Write the sound of `notes` to `path`, whole or not at all; its suffix says WAV or Opus.
 
     Args:
         notes: played with the pedal applied, all tracks as piano.
@@ -55,10 +63,59 @@ def render_wav(
 
     Raises:
         RenderError: [audio] is not installed, or the font is missing or broken.
+        ConfigError: another suffix.
     """
-    samples, sample_rate = synthesize(notes, soundfont=soundfont)
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigError(
+            f"{path}: sound is written as WAV or Opus; end the name in .wav or .opus."
+        )
+    sound = synthesize(notes, soundfont=soundfont)
+    with atomic_path(path) as temporary:
+        if suffix == ".opus":
+            _write_opus(temporary, sound)
+        else:
+            with temporary.open("wb") as file:
+                _write_frames(file, *sound, gain(*sound))
+
+
+def render_wav(
+    notes: NoteSequence,
+    path: str | os.PathLike[str],
+    *,
+    soundfont: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write the sound of `notes` to `path` as a 16-bit stereo WAV; the rest as `render_audio`."""
+    sound = synthesize(notes, soundfont=soundfont)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        _write_frames(file, samples, sample_rate)
+        _write_frames(file, *sound, gain(*sound))
+
+
+def with_primer_gap(
+    notes: NoteSequence, *, primer_end: float, gap: float = PRIMER_GAP_SECONDS
+) -> NoteSequence:
+    """The notes with a silence between primer and continuation, as the paper's listeners had it.
+
+    What starts at `primer_end` or later comes `gap` seconds later. What began before and still
+    sounds there, by key or by pedal, ends there: it would fill the silence.
+
+    Raises:
+        ConfigError: a time below 0.
+    """
+    if not (np.isfinite([primer_end, gap]).all() and primer_end >= 0 and gap >= 0):
+        raise ConfigError(f"a silence of {gap:g} s at {primer_end:g} s: both must be 0 or more.")
+    notes = notes.sustained()
+    primer = notes.start < primer_end - 1e-9  # (N,) times on a grid carry rounding errors
+    return NoteSequence(
+        pitch=notes.pitch,
+        velocity=notes.velocity,
+        start=np.where(primer, notes.start, notes.start + gap),
+        end=np.where(primer, np.minimum(notes.end, primer_end), notes.end + gap),
+        channel=notes.channel,
+        track=notes.track,
+        pedals=Pedals(),
+        end_time=notes.end_time + gap,
+    )
 
 
 def synthesize(notes: NoteSequence, *, soundfont: str | os.PathLike[str] | None = None) -> Sound:
@@ -94,13 +151,13 @@ def audio_html(notes: NoteSequence) -> str:
     if notes.end_time > _PLAYER_SECONDS or importlib.util.find_spec("midirenderer") is None:
         return ""
     try:
-        samples, sample_rate = synthesize(notes)
+        sound = synthesize(notes)
     except RenderError:
         return ""  # a picture without sound is better than no picture
-    frames = len(samples) // 2
-    mono = samples[: 2 * frames].reshape(frames, -1).mean(axis=1)  # (frames,) two frames into one
+    frames = len(sound.samples) // 2
+    mono = sound.samples[: 2 * frames].reshape(frames, -1).mean(axis=1)  # (frames,) two into one
     page = io.BytesIO()
-    _write_frames(page, mono[:, None], sample_rate // 2)
+    _write_frames(page, mono[:, None], sound.sample_rate // 2, gain(*sound))
     data = base64.b64encode(page.getvalue()).decode("ascii")
     return f'<br><audio controls src="data:audio/wav;base64,{data}"></audio>'
 
@@ -149,19 +206,43 @@ def _midi_bytes(notes: NoteSequence) -> bytes:
         return path.read_bytes()
 
 
-def _write_frames(file: BinaryIO, samples: np.ndarray, sample_rate: int) -> None:
-    """Write samples (N, channels) as a 16-bit WAV, scaled to the peak."""
-    gain = _gain(samples)
+def _soundfile() -> Any:
+    """The Opus encoder, or an error that says what to install."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: the package without its library
+        raise RenderError(
+            "Opus needs the [audio] extra: pip install music-transformer[audio]"
+        ) from error
+    return soundfile
+
+
+def _write_opus(path: Path, sound: Sound) -> None:
+    """Write the sound as Opus in an Ogg file, scaled."""
+    scale = gain(*sound) / 32768
+    with _soundfile().SoundFile(
+        path,
+        "w",
+        samplerate=sound.sample_rate,
+        channels=sound.samples.shape[1],
+        format="OGG",
+        subtype="OPUS",
+    ) as file:
+        for block in _blocks(sound.samples):
+            file.write((block * scale).astype(np.float32))
+
+
+def _write_frames(file: BinaryIO, samples: np.ndarray, sample_rate: int, scale: float) -> None:
+    """Write samples (N, channels), multiplied with `scale`, as a 16-bit WAV."""
     with wave.open(file, "wb") as frames:
         frames.setnchannels(samples.shape[1])
         frames.setsampwidth(2)
         frames.setframerate(sample_rate)
-        for first in range(0, len(samples), _BLOCK_FRAMES):  # an hour as floats would be gigabytes
-            block = samples[first : first + _BLOCK_FRAMES] * gain
-            frames.writeframes(np.rint(block).astype("<i2").tobytes())
+        for block in _blocks(samples):
+            frames.writeframes(np.rint(block * scale).astype("<i2").tobytes())
 
 
-def _gain(samples: np.ndarray) -> float:
-    """What brings the loudest sample to the peak; silence stays as it is."""
-    peak = max(float(samples.max(initial=0)), -float(samples.min(initial=0)))
-    return float(10 ** (PEAK_DBFS / 20) * 32767 / peak) if peak else 1.0
+def _blocks(samples: np.ndarray) -> Iterator[np.ndarray]:
+    """The samples piece by piece: an hour as floats would be gigabytes."""
+    for first in range(0, len(samples), _BLOCK_FRAMES):
+        yield samples[first : first + _BLOCK_FRAMES]

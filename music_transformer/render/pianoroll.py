@@ -7,7 +7,8 @@ Agg canvas and never through pyplot: there is no global state, and no screen is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -25,7 +26,7 @@ CONTINUATION_SHADES = ("#f6bd9f", "#8f2304")
 
 _BLACK_KEYS = (1, 3, 6, 8, 10)
 _KEY_NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
-_INK = "#333333"
+INK = "#333333"
 
 
 def pitch_name(pitch: int) -> str:
@@ -34,14 +35,46 @@ def pitch_name(pitch: int) -> str:
 
 
 def plot_pianoroll(
-    notes: NoteSequence, *, primer_end: float | None = None, title: str | None = None
+    notes: NoteSequence,
+    *,
+    primer_end: float | None = None,
+    melody_track: int | None = None,
+    title: str | None = None,
 ) -> Figure:
     """Return the piano roll of `notes`; the caller saves it (`figure.savefig(path)`).
 
     Args:
         notes: any number, none included.
         primer_end: seconds; notes that start before it are the primer's, drawn in its own colour.
+        melody_track: instead, the track of a melody that was given; the others accompany it.
         title: printed above, on the left.
+
+    Raises:
+        RenderError: [plot] is not installed.
+    """
+    seconds = max(notes.end_time, 1.0)
+    figure = new_figure(min(max(0.28 * seconds, 9.0), 26.0), 4.6)
+    axes = figure.add_subplot()
+    low, high = pitch_limits(notes)
+    draw_keyboard(axes, low, high)
+    _draw_notes(axes, notes, primer_end, melody_track)
+    axes.set_xlim(0, seconds)
+    axes.set_ylim(low - 0.5, high + 0.5)
+    axes.set_xlabel("seconds", color=INK)
+    if title is not None:
+        text = drawable(title)
+        axes.set_title(text, loc="left", color=INK, fontsize=11, parse_math=False)
+    if primer_end is not None:
+        axes.axvline(primer_end, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
+    names = ("primer", "continuation") if melody_track is None else ("melody", "accompaniment")
+    _draw_legend(axes, None if primer_end is None and melody_track is None else names)
+    return figure
+
+
+def new_figure(
+    width: float, height: float, *, layout: Literal["constrained", "compressed"] = "constrained"
+) -> Figure:
+    """An empty figure of so many inches, on the Agg canvas; notebooks show it as it is.
 
     Raises:
         RenderError: [plot] is not installed.
@@ -53,25 +86,27 @@ def plot_pianoroll(
         raise RenderError(
             "a picture needs the [plot] extra: pip install music-transformer[plot]"
         ) from error
-    seconds = max(notes.end_time, 1.0)
-    figure = Figure(figsize=(min(max(0.28 * seconds, 9.0), 26.0), 4.6), dpi=150, layout="tight")
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            page = io.BytesIO()
+            self.savefig(page, format="png")
+            return page.getvalue()
+
+    figure = ShownFigure(figsize=(width, height), dpi=150, layout=layout)
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    low, high = _pitch_limits(notes)
-    _draw_keyboard(axes, low, high)
-    _draw_notes(axes, notes, primer_end)
-    axes.set_xlim(0, seconds)
-    axes.set_ylim(low - 0.5, high + 0.5)
-    axes.set_xlabel("seconds", color=_INK)
-    if title is not None:
-        axes.set_title(title, loc="left", color=_INK, fontsize=11)
-    if primer_end is not None:
-        axes.axvline(primer_end, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
-    _draw_legend(axes, primer_end)
     return figure
 
 
-def _pitch_limits(notes: NoteSequence) -> tuple[int, int]:
+def drawable(text: str) -> str:
+    """The text with U+FFFD for what the font lacks: a file may have any name, bytes included."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    return "".join(character if ord(character) in known else "\ufffd" for character in text)
+
+
+def pitch_limits(notes: NoteSequence) -> tuple[int, int]:
     """The lowest and highest row: a third around the notes, and at least two octaves."""
     if not len(notes):
         return 48, 84
@@ -80,7 +115,7 @@ def _pitch_limits(notes: NoteSequence) -> tuple[int, int]:
     return max(0, low - missing // 2), min(127, high + (missing + 1) // 2)
 
 
-def _draw_keyboard(axes: Axes, low: int, high: int) -> None:
+def draw_keyboard(axes: Axes, low: int, high: int) -> None:
     """Grey rows for the black keys, a line below each C, names on the left."""
     for pitch in range(low, high + 1):
         if pitch % 12 in _BLACK_KEYS:
@@ -90,15 +125,22 @@ def _draw_keyboard(axes: Axes, low: int, high: int) -> None:
     named = (0,) if high - low > 30 else (0, 5, 7)  # F and G too where there is room
     pitches = [pitch for pitch in range(low, high + 1) if pitch % 12 in named]
     axes.set_yticks(pitches, [pitch_name(pitch) for pitch in pitches])
-    axes.tick_params(length=0, colors=_INK, labelsize=9)
     axes.grid(axis="x", color="#ecece8", linewidth=0.8, zorder=1)
+    style_axes(axes)
+
+
+def style_axes(axes: Axes) -> None:
+    """Small labels and no frame but a line below."""
+    axes.tick_params(length=0, colors=INK, labelsize=9)
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color("#c8c8c4")
 
 
-def _draw_notes(axes: Axes, notes: NoteSequence, primer_end: float | None) -> None:
+def _draw_notes(
+    axes: Axes, notes: NoteSequence, primer_end: float | None, melody_track: int | None
+) -> None:
     """The bars: what the pedal holds behind, the keys in front."""
     from matplotlib.collections import PolyCollection
 
@@ -106,8 +148,8 @@ def _draw_notes(axes: Axes, notes: NoteSequence, primer_end: float | None) -> No
     rims = np.where(notes.end - notes.start > notes.end_time / 120, 0.4, 0.0)  # (N,)
     for layer, alpha, linewidths in ((notes.sustained(), 0.35, [0.0]), (notes, 1.0, list(rims))):
         bars = PolyCollection(
-            list(_rectangles(layer, shortest=notes.end_time / 1000)),
-            facecolors=_colors(layer, primer_end),
+            list(rectangles(layer, shortest=notes.end_time / 1000)),
+            facecolors=_colors(layer, primer_end, melody_track),
             edgecolors="white",
             linewidths=linewidths,
             alpha=alpha,
@@ -116,7 +158,7 @@ def _draw_notes(axes: Axes, notes: NoteSequence, primer_end: float | None) -> No
         axes.add_collection(bars, autolim=False)
 
 
-def _rectangles(notes: NoteSequence, *, shortest: float) -> np.ndarray:
+def rectangles(notes: NoteSequence, *, shortest: float) -> np.ndarray:
     """(N, 4, 2) corners in seconds and pitches; no note is narrower than `shortest` seconds."""
     left = notes.start[:, None]  # (N, 1)
     right = np.maximum(notes.end, notes.start + shortest)[:, None]  # (N, 1)
@@ -125,11 +167,13 @@ def _rectangles(notes: NoteSequence, *, shortest: float) -> np.ndarray:
     return np.stack([x, y], axis=-1)  # (N, 4, 2)
 
 
-def _colors(notes: NoteSequence, primer_end: float | None) -> np.ndarray:
-    """(N, 4) colours: the part by the onset, the shade by the velocity."""
+def _colors(notes: NoteSequence, primer_end: float | None, melody_track: int | None) -> np.ndarray:
+    """(N, 4) colours: the part by the onset or the track, the shade by the velocity."""
     loudness = notes.velocity / 127
     composed = _shades(CONTINUATION_SHADES)(loudness)
     given = _shades(PRIMER_SHADES)(loudness)
+    if melody_track is not None:
+        return np.where((notes.track == melody_track)[:, None], given, composed)
     if primer_end is None:
         return np.asarray(given)
     return np.where((notes.start < primer_end)[:, None], given, composed)
@@ -142,14 +186,18 @@ def _shades(ends: tuple[str, str]) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("velocity", list(ends))
 
 
-def _draw_legend(axes: Axes, primer_end: float | None) -> None:
-    """Which colour is whose, and that darker is louder; above the roll, where no note is hidden."""
+def _draw_legend(axes: Axes, names: tuple[str, str] | None) -> None:
+    """Which colour is whose, and that darker is louder; above the roll, where no note is hidden.
+
+    Args:
+        names: of what was given and of what was composed; None where all is one.
+    """
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.patches import Patch
 
     parts = {"soft to loud": PRIMER_SHADES}
-    if primer_end is not None:
-        parts = {"primer": PRIMER_SHADES, "continuation": CONTINUATION_SHADES}
+    if names is not None:
+        parts = {names[0]: PRIMER_SHADES, names[1]: CONTINUATION_SHADES}
     swatches = [
         tuple(Patch(facecolor=_shades(shades)(level)) for level in (0.2, 0.5, 0.9))
         for shades in parts.values()
@@ -163,6 +211,6 @@ def _draw_legend(axes: Axes, primer_end: float | None) -> None:
         ncols=2,
         frameon=False,
         fontsize=9,
-        labelcolor=_INK,
+        labelcolor=INK,
         borderaxespad=0.2,
     )

@@ -16,6 +16,8 @@ Source: Huang et al. 2018, "Music Transformer", section 3 and appendix A.1.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -98,7 +100,7 @@ class ChoraleTokenizer:
         """
         if not len(notes):
             raise TokenError("there is no note to encode: a chorale needs at least one.")
-        begin, finish = _sixteenths(notes)
+        begin, finish = sixteenths(notes)
         voice = _voices_of(notes)
         grid = (
             _grid_by_pitch(notes, begin, finish)
@@ -175,8 +177,12 @@ def _tempo_map(notes: NoteSequence) -> tuple[NDArray[np.float64], NDArray[np.flo
     return np.append(0.0, times), np.append(MIDI_SECONDS_PER_BEAT, tempos)
 
 
-def _sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
-    """The sixteenths at which each note begins and, at least one later, ends."""
+def sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
+    """The sixteenths at which each note begins and, at least one later, ends.
+
+    Raises:
+        TokenError: a length past `MAX_SIXTEENTHS`.
+    """
 
     def quantise(seconds: NDArray[np.float64]) -> Ints:
         beats = notes.tempos.quarters(seconds)
@@ -196,13 +202,13 @@ def _voices_of(notes: NoteSequence) -> Ints | None:
     for part in (notes.track, notes.channel):
         parts, voice = np.unique(part, return_inverse=True)
         if len(parts) == N_VOICES and all(
-            _is_monophonic(notes.start[voice == v], notes.end[voice == v]) for v in range(N_VOICES)
+            is_monophonic(notes.start[voice == v], notes.end[voice == v]) for v in range(N_VOICES)
         ):
             return voice.astype(np.int64)
     return None
 
 
-def _is_monophonic(start: NDArray[np.float64], end: NDArray[np.float64]) -> bool:
+def is_monophonic(start: NDArray[np.float64], end: NDArray[np.float64]) -> bool:
     """Whether each note has gone, or is about to, when the next begins: legato may overlap."""
     length = np.minimum(end - start, np.append(end[1:], np.inf) - start)[:-1]
     overlap = end[:-1] - start[1:]
@@ -229,23 +235,36 @@ def _grid_by_pitch(notes: NoteSequence, begin: Ints, finish: Ints) -> Ints:
 
     A pitch that two tracks play is two voices; within one track and channel it sounds once.
     """
-    rows: list[set[tuple[int, int, int]]] = [set() for _ in range(int(finish.max()))]
-    columns = (begin, finish, notes.pitch, notes.track, notes.channel)
-    for first, after, pitch, track, channel in zip(*(c.tolist() for c in columns), strict=True):
-        for row in rows[first:after]:
-            row.add((pitch, track, channel))
-    grid = np.full((len(rows), N_VOICES), -1, dtype=np.int64)
-    for voices, sounding in zip(grid, rows, strict=True):
-        high_to_low = sorted((pitch for pitch, _, _ in sounding), reverse=True)
-        if high_to_low:
-            voices[0] = high_to_low[0]
-        if len(high_to_low) > 1:
-            voices[3] = high_to_low[-1]
-        if len(high_to_low) > 2:
-            voices[1] = high_to_low[1]
-        if len(high_to_low) > 3:
-            voices[2] = high_to_low[-2]
+    grid = np.full((int(finish.max()), N_VOICES), -1, dtype=np.int64)
+    keys = list(zip(*(c.tolist() for c in (notes.pitch, notes.track, notes.channel)), strict=True))
+    changes = [(at, 1, key) for at, key in zip(begin.tolist(), keys, strict=True)]
+    changes += [(at, -1, key) for at, key in zip(finish.tolist(), keys, strict=True)]
+    changes.sort()
+    count: Counter[tuple[int, int, int]] = Counter()  # of the notes that sound, by key
+    low_to_high: list[int] = []  # their pitches, one for each key
+    now = 0
+    for at, change, key in changes:
+        if at > now:
+            grid[now:at] = _outer_and_next(low_to_high)
+            now = at
+        before = count[key]
+        count[key] += change
+        if before == 0:
+            insort(low_to_high, key[0])
+        elif count[key] == 0:
+            del low_to_high[bisect_left(low_to_high, key[0])]
     return grid
+
+
+def _outer_and_next(low_to_high: list[int]) -> tuple[int, int, int, int]:
+    """Soprano, alto, tenor, bass: outer pitches first, then their neighbours; -1 for silence."""
+    pitches, n = low_to_high, len(low_to_high)
+    return (
+        pitches[-1] if n else -1,
+        pitches[-2] if n > 2 else -1,
+        pitches[1] if n > 3 else -1,
+        pitches[0] if n > 1 else -1,
+    )
 
 
 def _runs(voice: Ints) -> tuple[Ints, Ints, Ints]:

@@ -15,15 +15,15 @@ import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
-from music_transformer.model.attention_maps import attention_weights
+from music_transformer.model.attention_row import attention_row
 from music_transformer.notes import STEPS_PER_SECOND
 from music_transformer.tokenizers import ChoraleTokenizer
 from music_transformer.tokenizers.chorale import N_VOICES, SILENCE
 from music_transformer.tokenizers.vocabulary import NOTE_OFF, NOTE_ON, TIME_SHIFT, VELOCITY
 from music_transformer.web.takes import Take, sixteenth_seconds
 
-#: The past that is looked at: the whole context of most models; the cost grows with its square.
-MAX_EVENTS = 1024
+#: The past that is looked at, the whole context of most models: as much as a moment's work.
+MAX_EVENTS = 2048
 #: Less than this is not drawn.
 SMALLEST_WEIGHT = 0.004
 
@@ -69,15 +69,11 @@ def attention_of_note(
     first = max(0, len(read) - context)  # position i of `read` holds event i - 1
     places = torch.arange(first, len(read)) + take.read.first_place
     window = torch.tensor(read[first:])
+    device = session.device
+    weights = attention_row(session.model, window.to(device), place=places.to(device))
     sums: dict[tuple[int, int, int], float] = {}
-    for layer in range(session.config.n_layers):
-        weights = attention_weights(
-            session.model,
-            window.to(session.device),
-            place=places.to(session.device),
-            layers=[layer],
-        )
-        for head, row in enumerate(weights[0, :, -1].tolist()):
+    for layer, heads in enumerate(weights.tolist()):
+        for head, row in enumerate(heads):
             for position, weight in enumerate(row, start=first):
                 note = owner[position - 1] if position else -1
                 if note >= 0:

@@ -5,12 +5,15 @@
 | ``GET /`` and ``/static/...`` | the page |
 | ``POST /api/pages`` | a new page: its id, the models, the motifs |
 | ``GET .../events`` | its channel, server-sent events; closing it stops its takes |
-| ``POST .../primers`` | a MIDI file as it is, or JSON ``{"notes": [[start, end, pitch, velocity]]}``, ``{"take"}`` |
+| ``POST .../primers`` | a MIDI file as it is, or JSON, see below |
 | ``POST .../motifs/NAME`` | a motif of the repository as a primer |
-| ``POST .../takes`` | JSON ``{"model", "primer", "from", "to", "seconds", "temperature", "top_p", "seed"}`` |
+| ``POST .../takes`` | a new take, JSON, see below |
 | ``POST .../takes/ID/stop``, ``DELETE .../takes/ID`` | stop it, remove it |
 | ``GET .../takes/ID.mid``, ``.wav``, ``.../primers/ID.wav`` | files |
 | ``GET .../takes/ID/attention?start=&pitch=&track=`` | the attention of a note |
+
+The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
+that of a take ``{"model", "primer", "from", "to", "seconds", "temperature", "top_p", "seed"}``.
 
 Whatever a user may cause comes back as ``{"error": one line}`` with a 4xx status.
 """
@@ -27,7 +30,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -301,14 +304,17 @@ def _body(chunk: bytes) -> dict[str, Any]:
 async def _body_of(request: Request, limit: int) -> bytes:
     """The body, refused as soon as it is larger than ``limit`` bytes."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise HTTPException(
-                413,
-                f"larger than {limit >> 20} MB, too large for a motif.",
-                headers={"Connection": "close"},
-            )
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise HTTPException(
+                    413,
+                    f"larger than {limit >> 20} MB, too large for a motif.",
+                    headers={"Connection": "close"},
+                )
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the upload was broken off.") from error
     return bytes(body)
 
 
@@ -341,7 +347,7 @@ def _number(
     Raises:
         ConfigError: it is missing, no number, or outside low to high.
     """
-    value = asked.get(name, default)
+    value: Any = asked.get(name, default)
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

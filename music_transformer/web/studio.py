@@ -25,7 +25,7 @@ from music_transformer.web.composer import Composer
 from music_transformer.web.models import Model, Shelf
 from music_transformer.web.takes import DONE, RUNNING, STOPPED, Take, check_length
 
-MAX_PAGES = 64
+MAX_PAGES = 256
 MAX_PRIMERS = 8  # of one page; the oldest goes
 MAX_TAKES = 24  # of one page
 MAX_WAITING = 48  # of all pages
@@ -101,7 +101,7 @@ class Studio:
     def close(self) -> None:
         """Stop everything and delete the folder; once more does nothing."""
         self._composer.close()
-        for page in self._pages.values():
+        for page in list(self._pages.values()):
             if page.forgetting is not None:
                 page.forgetting.cancel()
         if self._temporary is not None:
@@ -141,7 +141,8 @@ class Studio:
         page._put(None)  # an older channel ends
         if page.forgetting is not None:
             page.forgetting.cancel()
-        page.messages = messages = asyncio.Queue()
+        messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        page.messages = messages
         for take in page.takes.values():
             for message in take.snapshot():
                 messages.put_nowait(message)
@@ -285,7 +286,7 @@ class Studio:
 
 
 def has_sound(soundfont: Path | None = None) -> bool:
-    """Whether WAV files can be made here; where not, the page plays with a synthesizer of its own."""
+    """Whether WAV files can be made here; where not, the page has a synthesizer of its own."""
     if importlib.util.find_spec("midirenderer") is None:
         return False
     try:

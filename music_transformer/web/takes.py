@@ -39,7 +39,7 @@ Row = tuple[float, float, int, int, int]
 
 def rows_of(notes: NoteSequence) -> list[Row]:
     """The notes as the page is told of them; what the pedal holds is part of a note."""
-    heard = notes.sustained()
+    heard = notes.sustained() if len(notes.pedals) else notes  # it would cut voices in unison
     columns = (heard.start.round(4), heard.end.round(4), heard.pitch, heard.velocity, heard.track)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -29,7 +29,7 @@ def cpu_seconds(call: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def in_turn(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def in_turn(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Median CPU seconds of each candidate over ``rounds`` turns, after one that is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(rounds + 1):

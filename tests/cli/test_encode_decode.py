@@ -203,3 +203,14 @@ def test_encode_imports_nothing_heavy_and_answers_at_once(motifs):
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[0] < 391
     assert min(seconds) < 0.5
+
+
+def test_a_file_whose_notes_cannot_be_encoded_is_named(run, tmp_path):
+    starts = [3_000.0 * hour for hour in range(14)]
+    notes = NoteSequence(
+        pitch=[60] * 14, velocity=[64] * 14, start=starts, end=[start + 1 for start in starts]
+    )
+    path = write_midi(notes, tmp_path / "long.mid")
+    code, out, err = run("encode", path, "--tokenizer", "chorale")
+    assert (code, out) == (3, "")
+    assert f"error: {path}: the notes last" in err

@@ -188,7 +188,7 @@ def test_statistics_of_a_chorale_file_read_four_voices(tmp_path: Path, capsys: O
 
 @pytest.mark.parametrize(
     "flags",
-    [[], ["a.mid", "--data", "d"], ["a.mid", "--seconds", "0"], ["--data", "d", "--pieces", "0"]],
+    [[], ["a.mid", "--seconds", "0"], ["--data", "d", "--pieces", "0"]],
 )
 def test_statistics_refuse_a_wrong_request(flags: list[str], capsys: Output) -> None:
     assert main(["statistics", *flags]) == 2
@@ -200,3 +200,17 @@ def test_statistics_of_a_missing_file_are_one_line(tmp_path: Path, capsys: Outpu
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
+
+
+def test_lengths_gives_the_nll_of_each_window_length(tmp_path: Path, capsys: Output) -> None:
+    data = chorales(tmp_path)
+    assert evaluate(tmp_path, data, ChoraleTokenizer(), "--lengths", "7,14,28", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [entry["length"] for entry in result["lengths"]] == [7, 14, 28]
+    assert result["context"] == 14
+    assert all(math.isfinite(entry["nll"]) for entry in result["lengths"])
+
+
+def test_lengths_for_people_name_the_places(tmp_path: Path, capsys: Output) -> None:
+    assert evaluate(tmp_path, chorales(tmp_path), ChoraleTokenizer(), "--lengths", "14") == 0
+    assert "at places 0-13" in capsys.readouterr().out

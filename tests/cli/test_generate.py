@@ -1,6 +1,7 @@
 """`generate`: files on disk and paths on stdout, or one line on stderr and nothing."""
 
 import json
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -319,3 +320,19 @@ def test_a_missing_extra_is_named_before_the_work(
 def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--help"]) == 0
     assert "--checkpoint piano" in capsys.readouterr().out
+
+
+def test_a_gap_parts_primer_and_continuation_in_the_sound_alone(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("midirenderer")
+    lengths = {}
+    for name, flags in (("plain", []), ("gapped", ["--primer-gap", 2.5])):
+        out = tmp_path / f"{name}.mid"
+        assert main(command(out, "--seconds", 1, "--wav", *flags)) == 0
+        with wave.open(str(out.with_suffix(".wav"))) as file:
+            lengths[name] = file.getnframes() / file.getframerate()
+    assert lengths["gapped"] - lengths["plain"] == pytest.approx(2.5, abs=0.1)
+    assert (tmp_path / "plain.mid").read_bytes() == (tmp_path / "gapped.mid").read_bytes()
+    assert main(command(tmp_path / "x.mid", "--primer-gap", 2.5)) == 2
+    assert "--primer-gap is heard between a primer" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The front door of the command line: which command, which exit code, how fast."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -96,7 +97,8 @@ def test_each_help_shows_a_runnable_example(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_help_has_the_line_of_the_list(command: str) -> None:
     """The list in `main` is written down so that `--help` imports nothing; it must not go stale."""
-    source = (Path(front.__file__).parent / f"{command}.py").read_text(encoding="utf-8")
+    file = Path(front.__file__).parent / f"{command.replace('-', '_')}.py"
+    source = file.read_text(encoding="utf-8")
     assert f'"{COMMANDS[command]}"' in source
 
 
@@ -129,7 +131,10 @@ def commands_in(document: Path) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/cli.md", "docs/benchmarks.md"])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "docs/cli.md", "docs/benchmarks.md", "docs/chorales.md", "docs/hear-and-see.md"],
+)
 def test_every_command_in_the_documents_is_understood(document: str) -> None:
     for arguments in commands_in(REPOSITORY / document):
         front._parser(arguments[0]).parse_args(arguments)
@@ -214,6 +219,81 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: str, motifs: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently there")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_after_the_first_line_is_no_error(
+    unbuffered: str, motifs: Path
+) -> None:
+    file = motifs / "fur_elise_opening.mid"
+    command = f"'{sys.executable}' -m music_transformer statistics '{file}'"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{file}\n", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently there")
+def test_a_reader_of_warnings_that_leaves_is_told_by_the_code_alone() -> None:
+    code = (
+        "import os, sys\n"
+        "from music_transformer.cli import main as front\n"
+        "def warn(arguments): print('warning', file=sys.stderr, flush=True)\n"
+        "front._dispatch = warn\n"
+        "sys.exit(front.main([]))"
+    )
+    command = f'"{sys.executable}" -c "{code}" 2>&1 >/dev/null | true; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (141, "", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGTERM that a process may catch")
+def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from music_transformer.cli import main as front\n"
+        "def write(arguments):\n"
+        "    with front.atomic_path(sys.argv[1]):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "from music_transformer.files import atomic_path\n"
+        "front.atomic_path, front._dispatch = atomic_path, write\n"
+        "sys.exit(front.main([]))"
+    )
+    done = run_python(code, str(tmp_path / "a.mid"))
+    assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (143, "", [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell closes them")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("encode '{file}' >&-", 0),
+        ("encode '{file}' >&- 2>&-", 0),
+        ("encode missing.mid >&- 2>&-", 3),
+        ("decode - --out out.mid <&- >&-", 3),
+        ("decode ids.json --out out.mid >&- 2>&- <&-", 0),
+    ],
+)
+def test_streams_that_are_closed_lead_nowhere(
+    arguments: str, code: int, motifs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ids.json").write_text("[60, 188]")
+    arguments = arguments.format(file=motifs / "fur_elise_opening.mid")
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -m music_transformer {arguments}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (code, "", False)
+    assert (tmp_path / "out.mid").exists() == ("ids.json" in arguments)
+    if "ids.json" in arguments:
+        assert (tmp_path / "out.mid").read_bytes().startswith(b"MThd")
+
+
 # --- how fast -------------------------------------------------------------------------------------
 
 LOADED = (
@@ -278,6 +358,50 @@ def test_an_existing_output_needs_force(tmp_path: Path) -> None:
     assert check_output(out, force=True) == out
     with pytest.raises(ConfigError, match="this is a folder"):
         check_output(tmp_path, force=True)
+
+
+def test_an_output_below_a_file_is_a_wrong_request(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file/a.mid", "file/deeper/a.mid"):
+        with pytest.raises(ConfigError, match=r"file is no folder; give --out another name"):
+            check_output(tmp_path / name)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
+def test_a_device_or_a_pipe_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.mid"
+    os.mkfifo(pipe)
+    link = tmp_path / "link.mid"
+    link.symlink_to(os.devnull)
+    for path in (pipe, link, Path(os.devnull)):
+        with pytest.raises(ConfigError, match="this is no ordinary file"):
+            check_output(path, force=True)
+
+
+@pytest.mark.parametrize("name", ["\N{MUSICAL KEYBOARD}" * 62 + ".mid", "a" * 251 + ".mid"])
+def test_a_name_as_long_as_the_system_allows_can_be_written(name: str, tmp_path: Path) -> None:
+    with atomic_path(tmp_path / name) as temporary:
+        temporary.write_text("all of it")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_name_that_is_too_long_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="name too long"):
+        check_output(tmp_path / ("a" * 300 + ".mid"))
+
+
+def test_a_full_disk_is_said_with_the_name_of_the_output(tmp_path: Path) -> None:
+    out = tmp_path / "a.mid"
+    with pytest.raises(OSError, match="No space") as caught, atomic_path(out):
+        raise OSError(28, "No space left on device")
+    assert (caught.value.filename, list(tmp_path.iterdir())) == (str(out), [])
+
+
+def test_an_error_names_the_output_and_not_its_temporary_name(tmp_path: Path) -> None:
+    out = tmp_path / ("a" * 300 + ".mid")
+    with pytest.raises(OSError, match="name too long") as caught, atomic_path(out):
+        pass
+    assert caught.value.filename == str(out)
 
 
 def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -137,3 +137,14 @@ def test_preparing_a_folder_needs_no_torch(mixed: Path, tmp_path: Path) -> None:
         "assert 'torch' not in sys.modules, 'torch was imported'; sys.exit(code)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_source_that_is_no_archive_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "maestro.zip"
+    source.write_bytes(b"not a zip")
+    out = tmp_path / "out"
+    assert main(["prepare", "maestro", "--source", str(source), "--out", str(out)]) == 3
+    assert "not a whole zip or tar;" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [source]

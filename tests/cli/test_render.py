@@ -37,7 +37,26 @@ def test_a_name_that_is_no_wav_is_refused(
 ) -> None:
     out = tmp_path / "a.mp3"
     assert main(["render", str(motifs / "c_major_scale.mid"), "--out", str(out)]) == 2
-    assert "ending in .wav" in capsys.readouterr().err
+    assert "ending in .wav or .opus" in capsys.readouterr().err
+
+
+def test_it_writes_opus_with_a_silence_after_the_primer(motifs: Path, tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile", reason="needs the [audio] extra")
+    lengths = []
+    for gap in ([], ["--primer-end", "1"], ["--primer-end", "1", "--primer-gap", "1"]):
+        out = tmp_path / f"{len(gap)}.opus"
+        assert main(["render", str(motifs / "c_major_scale.mid"), "--out", str(out), *gap]) == 0
+        assert out.read_bytes().startswith(b"OggS")
+        lengths.append(soundfile.info(out).duration)
+    assert [round(length - lengths[0], 1) for length in lengths] == [0, 2.5, 1]
+
+
+def test_a_gap_needs_to_know_where(
+    motifs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["render", str(motifs / "c_major_scale.mid"), "--out", str(tmp_path / "a.wav")]
+    assert main([*command, "--primer-gap", "2.5"]) == 2
+    assert "--primer-end" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x89PNG\r\n\x1a\n", b"MThd"])

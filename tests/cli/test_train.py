@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,9 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+def wait_for(path: Path, process: subprocess.Popen[str] | None = None) -> None:
     deadline = time.monotonic() + 120
-    while not path.exists() and process.poll() is None:
+    while not path.exists() and (process is None or process.poll() is None):
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.01)
 
@@ -143,15 +144,27 @@ def test_a_run_killed_twice_at_random_equals_an_uninterrupted_one(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
 )
 def test_a_signal_saves_the_step_and_ends(
-    number: signal.Signals, code: int, prepared: Path, tmp_path: Path
+    number: signal.Signals,
+    code: int,
+    prepared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    process = start(new(prepared, tmp_path / "run", "steps=1000000", "checkpoint_every=none"))
-    wait_for(tmp_path / "run/metrics.jsonl", process)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
-    assert number.name in out
-    assert "Traceback" not in err
+    metrics = tmp_path / "run/metrics.jsonl"
+    handler = signal.getsignal(number)
+
+    def send_when_training() -> None:
+        wait_for(metrics)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=send_when_training)
+    thread.start()
+    assert main(new(prepared, tmp_path / "run", "steps=1000000", "checkpoint_every=none")) == code
+    thread.join()
+    assert signal.getsignal(number) == handler
+    captured = capsys.readouterr()
+    assert f"of 1000000 ({number.name})" in captured.out
+    assert "Traceback" not in captured.err
     load_checkpoint(tmp_path / "run", device="cpu")
 
 

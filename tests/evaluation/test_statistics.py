@@ -171,3 +171,10 @@ def test_statistics_and_floors_need_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_notes_of_no_length_count_as_a_step_each() -> None:
+    found = describe(NoteSequence(pitch=[60, 64], velocity=[40, 40], start=[1, 1], end=[1, 1]))
+    assert found["seconds"] == pytest.approx(0.01)
+    assert found["notes_per_second"] == pytest.approx(200)
+    assert (found["polyphony_mean"], found["silence_share"]) == (pytest.approx(2), 0)

@@ -251,3 +251,11 @@ def test_the_last_part_of_a_chorale_keeps_its_place_in_the_piece() -> None:
     assert read_primer(CHORALE, notes, primer_seconds=0.5) == Primer(quarter(2), 32, 0.5)
     assert read_primer(CHORALE, notes, primer_seconds=99.0).first_place == 0
     assert read_primer(CHORALE, quarter(0) + quarter(1), primer_seconds=0.75).first_place == 16
+
+
+def test_a_primer_whose_beat_has_next_to_no_length_is_refused() -> None:
+    notes = NoteSequence(
+        pitch=[60], velocity=[64], start=[0.0], end=[1e-3], tempos=Tempos([0.0], [1e-6])
+    )
+    with pytest.raises(MidiError, match=r"beat lasts 1e-06 s, expected 0\.05 or more"):
+        read_primer(CHORALE, notes)

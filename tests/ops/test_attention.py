@@ -159,6 +159,14 @@ def test_dropout_on_weights_is_refused_by_blockwise_and_turns_auto_to_skew() -> 
     assert choose_implementation(1, 2048) == "skew"
 
 
+def test_auto_goes_by_device_length_and_whether_gradients_are_needed() -> None:
+    assert choose_implementation(128, 128) == "skew"
+    assert choose_implementation(256, 256) == "blockwise"
+    assert choose_implementation(2, 2048) == "skew"
+    assert choose_implementation(1500, 1500, device="cuda", gradients=False) == "skew"
+    assert choose_implementation(1500, 1500, device="cuda", gradients=True) == "blockwise"
+
+
 def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="auto, reference, skew, blockwise"):
         relative_attention(*tensors(6, 1, 1, 3, 3, 2, 1, 3), implementation="fast")

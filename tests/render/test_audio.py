@@ -8,17 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from music_transformer.errors import RenderError
+from music_transformer.errors import ConfigError, RenderError
 from music_transformer.notes import NoteSequence, Pedals
 from music_transformer.render import audio
 from music_transformer.render.audio import (
+    PRIMER_GAP_SECONDS,
     TAIL_SECONDS,
     Sound,
     audio_html,
     default_soundfont,
+    render_audio,
     render_wav,
     synthesize,
+    with_primer_gap,
 )
+from music_transformer.render.loudness import PEAK_DBFS, TARGET_LUFS, integrated_loudness
 
 pytest.importorskip("midirenderer", reason="needs the [audio] extra")
 
@@ -38,15 +42,36 @@ def loudness(samples: np.ndarray) -> float:
     return float(np.sqrt(np.mean(samples.astype(np.float64) ** 2)))
 
 
+def decibels(samples: np.ndarray) -> float:
+    """The loudest sample, against full scale."""
+    return float(20 * np.log10(np.abs(samples).max() / 32767))
+
+
 @pytest.mark.parametrize("velocity", [20, 64, 127])
-def test_the_loudest_sample_lies_one_decibel_below_full_scale(
+def test_soft_and_loud_pieces_come_out_equally_loud_and_unclipped(
     velocity: int, tmp_path: Path
 ) -> None:
     pitches = list(range(40, 80, 4))
-    notes = NoteSequence(pitch=pitches, velocity=[velocity] * 10, start=[0.0] * 10, end=[0.5] * 10)
+    notes = NoteSequence(
+        pitch=pitches, velocity=[velocity] * 10, start=np.arange(10) / 4, end=np.arange(10) / 4 + 2
+    )
+    render_wav(notes, tmp_path / "a.wav")
+    samples, rate = read_wav(tmp_path / "a.wav")
+    assert abs(integrated_loudness(samples.astype(np.int16), rate) - TARGET_LUFS) < 0.5
+    assert decibels(samples) <= PEAK_DBFS + 0.001
+
+
+def test_a_piece_too_spiky_for_its_loudness_stops_at_the_peak(tmp_path: Path) -> None:
+    pitches = [24, 31, 36, 40, 43, 48]
+    notes = NoteSequence(
+        pitch=[*pitches, 60, 62, 64],
+        velocity=[127] * 6 + [1] * 3,
+        start=[0.0] * 6 + [5, 10, 15],
+        end=[0.01] * 6 + [10, 15, 20],
+    )
     render_wav(notes, tmp_path / "a.wav")
     samples, _ = read_wav(tmp_path / "a.wav")
-    assert abs(20 * np.log10(np.abs(samples).max() / 32767) + 1) < 0.001
+    assert decibels(samples) <= PEAK_DBFS + 0.001
 
 
 def test_the_file_is_stereo_and_lasts_until_the_last_note_has_rung_out(tmp_path: Path) -> None:
@@ -96,6 +121,57 @@ def test_long_sound_is_scaled_in_blocks_as_in_one_piece(
     monkeypatch.setattr(audio, "_BLOCK_FRAMES", 997)
     render_wav(CHORD, tmp_path / "b.wav")
     assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
+
+
+def test_opus_sounds_as_the_wav_does_and_is_much_smaller(tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile", reason="needs the [audio] extra")
+    render_audio(CHORD, tmp_path / "a.wav")
+    render_audio(CHORD, tmp_path / "a.opus")
+    wav, rate = read_wav(tmp_path / "a.wav")
+    opus, opus_rate = soundfile.read(tmp_path / "a.opus")
+    assert (opus_rate, opus.shape) == (rate, wav.shape)
+    assert np.abs(opus).max() < 1
+    error = opus - wav / 32768
+    assert loudness(error) < 0.05 * loudness(wav / 32768)
+    assert (tmp_path / "a.opus").stat().st_size * 4 < (tmp_path / "a.wav").stat().st_size
+
+
+def test_another_kind_of_sound_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a\.mp3: .* end the name in \.wav or \.opus"):
+        render_audio(CHORD, tmp_path / "a.mp3")
+
+
+def test_without_the_encoder_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(RenderError, match=r"pip install music-transformer\[audio\]"):
+        render_audio(CHORD, tmp_path / "a.opus")
+    assert not list(tmp_path.iterdir())
+
+
+def test_between_primer_and_continuation_nothing_sounds() -> None:
+    notes = NoteSequence(
+        pitch=[48, 60, 62, 64],
+        velocity=[80] * 4,
+        start=[0.0, 0.0, 1.0, 2.0],
+        end=[3.0, 0.5, 1.5, 3.0],
+        pedals=Pedals([0], [0.2], [1.8]),
+        end_time=4.0,
+    )
+    gapped = with_primer_gap(notes, primer_end=1.0)
+    assert gapped.pitch.tolist() == [48, 60, 62, 64]
+    assert gapped.start.tolist() == [0.0, 0.0, 3.5, 4.5]
+    assert gapped.end.tolist() == [1.0, 1.0, 4.3, 5.5]
+    assert gapped.end_time == 4.0 + PRIMER_GAP_SECONDS == 6.5
+    samples, rate = synthesize(gapped)
+    assert loudness(samples[int(3.0 * rate) : int(3.45 * rate)]) < 0.02 * loudness(samples)
+
+
+@pytest.mark.parametrize(("primer_end", "gap"), [(-1.0, 1.0), (1.0, -1.0), (float("nan"), 1.0)])
+def test_a_silence_that_cannot_be_is_refused(primer_end: float, gap: float) -> None:
+    with pytest.raises(ConfigError, match="both must be 0 or more"):
+        with_primer_gap(CHORD, primer_end=primer_end, gap=gap)
 
 
 def test_the_default_font_is_found_without_importing_pretty_midi() -> None:

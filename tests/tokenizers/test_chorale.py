@@ -13,6 +13,8 @@ from music_transformer.midi.read import read_midi
 from music_transformer.midi.write import write_midi
 from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.tokenizers.chorale import _grid_by_pitch as by_pitch
+from music_transformer.tokenizers.chorale import sixteenths
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "tokenizers.json").read_text())
 CHORALE = ChoraleTokenizer()
@@ -248,3 +250,40 @@ def test_every_chorale_of_the_corpus_survives_notes(corpora):
         for piece in split:
             ids = CHORALE.encode_grid(np.array(piece))
             assert CHORALE.encode(CHORALE.decode(ids)) == ids
+
+
+def test_every_key_held_for_hours_is_read_in_little_time_and_memory():
+    rows = [(i % 128, 0, 12_000, 0, i // 128) for i in range(15 * 128)]
+    ids = CHORALE.encode(sequence(*rows))
+    assert ids == [127, 127, 0, 0] * 96_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(60, 64),
+            st.integers(0, 9),
+            st.integers(1, 9),
+            st.integers(0, 2),
+            st.integers(0, 1),
+        ),
+        min_size=1,
+        max_size=17,
+    )
+)
+def test_voices_found_by_pitch_are_those_of_each_sixteenth_alone(notes):
+    """Against the slow, obvious way: what sounds in a sixteenth, as a set, from high to low."""
+    rows = [
+        (pitch, begin / 8, (begin + length) / 8, track, channel)
+        for pitch, begin, length, track, channel in notes
+    ]
+    found = sequence(*rows)
+    begin, finish = sixteenths(found)
+    keys = list(zip(found.pitch, found.track, found.channel, begin, finish, strict=True))
+    for step, row in enumerate(by_pitch(found, begin, finish).tolist()):
+        sounding = {(p, t, c) for p, t, c, first, after in keys if first <= step < after}
+        high = sorted((int(pitch) for pitch, _, _ in sounding), reverse=True)
+        expected = [high[0] if high else -1, -1, -1, high[-1] if len(high) > 1 else -1]
+        expected[1] = high[1] if len(high) > 2 else -1
+        expected[2] = high[-2] if len(high) > 3 else -1
+        assert row == expected

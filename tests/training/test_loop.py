@@ -166,15 +166,15 @@ def test_two_accumulated_batches_move_the_weights_as_one_of_both(
 
 
 def test_one_small_corpus_is_learned_by_heart(start: Start, tmp_path: Path) -> None:
-    training = replace(FAST, steps=120, batch_size=8, augment=False, optimizer="muon")
+    training = replace(FAST, steps=60, batch_size=8, augment=False, optimizer="muon")
     trainer = start(tmp_path / "run", training)
     result = trainer.train()
     first = next(r["loss"] for r in metrics(tmp_path / "run") if "loss" in r)
     assert first > 4.0
     assert result.loss is not None
-    assert result.loss < 1.5
+    assert result.loss < 2.5
     assert result.best_nll is not None
-    assert result.best_nll < 2.0
+    assert result.best_nll < 2.5
 
 
 def test_the_best_step_is_what_a_run_loads_as(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,10 @@ def test_a_crash_at_any_system_call_leaves_a_whole_latest_step(
         "rmdir": os.rmdir,
         "mkdir": os.mkdir,
     }
+    base = begun(tmp_path / "base")
+    for step in (1, 2, 3):
+        save(base, step, best=1)
+    base.append_metrics({"step": 4})
     crashes = 0
     for moment in range(200):
         left = moment
@@ -77,11 +82,7 @@ def test_a_crash_at_any_system_call_leaves_a_whole_latest_step(
 
             return call
 
-        run = begun(tmp_path / f"run{moment}")
-        save(run, 1, best=1)
-        save(run, 2, best=1)
-        save(run, 3, best=1)
-        run.append_metrics({"step": 4})
+        run = RunFolder(shutil.copytree(base.path, tmp_path / f"run{moment}"))
         with monkeypatch.context() as patch:
             for name in real:
                 patch.setattr(os, name, crash_when_due(name))

@@ -1,0 +1,341 @@
+"""`music-transformer listening-test`: build a blind test from checkpoints, analyse its answers."""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
+
+if TYPE_CHECKING:
+    from music_transformer.checkpoint import Session
+    from music_transformer.evaluation.listening import Analysis
+    from music_transformer.notes import NoteSequence
+
+PAGE = "index.html"
+CLIPS = "clips"
+
+EPILOG = """\
+examples:
+  music-transformer listening-test build --checkpoints piano checkpoints/mine \\
+      --primers my_midi_files --out out/study
+  music-transformer listening-test analyse answers-*.json --key out/study.key.json --out wins.png
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `listening-test` to the subcommands, with its two steps."""
+    parser = subparsers.add_parser(
+        "listening-test",
+        help="build a blind listening test from checkpoints, analyse its answers",
+        description="The paper's listening test. `build` makes a page that plays pairs of "
+        "continuations of the same primer, by every two of the models and the real music, and "
+        "collects answers; `analyse` tests and counts them.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    steps = parser.add_subparsers(metavar="build|analyse", required=True)
+    _add_build(steps)
+    _add_analyse(steps)
+
+
+def _add_build(steps: Any) -> None:
+    parser = steps.add_parser(
+        "build",
+        help="make the page, its clips, and the key",
+        description="Write a folder with index.html and its clips, to be given to listeners, and "
+        "beside it the key, which they must not see.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--checkpoints", nargs="+", required=True, metavar="C", help="names or folders of models"
+    )
+    parser.add_argument(
+        "--primers", type=Path, required=True, metavar="FOLDER", help="MIDI files, whole pieces"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="of the page")
+    parser.add_argument(
+        "--key", type=Path, metavar="FILE", help="where the key goes (default: OUT.key.json)"
+    )
+    parser.add_argument(
+        "--no-real", action="store_true", help="leave out how the pieces really go on"
+    )
+    parser.add_argument(
+        "--primer-seconds", type=float, default=10.0, help="length of the primers (default: 10)"
+    )
+    parser.add_argument(
+        "--events", type=int, default=512, help="length of the continuations (default: 512)"
+    )
+    parser.add_argument(
+        "--primer-gap",
+        type=float,
+        default=2.5,
+        metavar="SECONDS",
+        help="silence after the primer (default: 2.5)",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="take only the first N primers")
+    parser.add_argument("--temperature", type=float, default=1.0, help="(default: 1)")
+    parser.add_argument("--top-p", type=float, default=0.95, metavar="P", help="(default: 0.95)")
+    parser.add_argument("--seed", type=int, default=0, help="of the music and of the order")
+    parser.add_argument(
+        "--format", choices=("opus", "wav"), default="opus", help="of the clips (default: opus)"
+    )
+    parser.add_argument("--soundfont", type=Path, metavar="FONT.sf2", help="the instrument")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    parser.add_argument("--force", action="store_true", help="replace an earlier test in --out")
+    parser.set_defaults(run=run_build)
+
+
+def _add_analyse(steps: Any) -> None:
+    parser = steps.add_parser(
+        "analyse",
+        help="test and count the answers",
+        description="Kruskal-Wallis over the sources, Wilcoxon signed-rank of each pair with "
+        "Bonferroni's correction, Mann-Whitney, and who won how often.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "answers", nargs="+", type=Path, metavar="ANSWERS", help="files saved from the page"
+    )
+    parser.add_argument("--key", type=Path, required=True, metavar="FILE", help="written by build")
+    parser.add_argument("--out", type=Path, metavar="F.png", help="draw wins and pairs: png, svg")
+    parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.set_defaults(run=run_analyse)
+
+
+def run_build(args: argparse.Namespace) -> int:
+    """Compose and play every clip, write page and key; their paths go to stdout."""
+    from music_transformer.evaluation.listening import REAL, Key, name_clips, plan_trials
+
+    names = [Path(checkpoint).name for checkpoint in args.checkpoints]
+    sources = [*names, *([] if args.no_real else [REAL])]
+    if len(set(sources)) < len(sources) or len(sources) < 2:
+        raise ConfigError(
+            f"the sources are {', '.join(sources)}: give two or more, each with its own name."
+        )
+    for name in ("events", "limit"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise ConfigError(f"--{name} {getattr(args, name)}; choose 1 or more.")
+    key_path = args.key or args.out.with_name(f"{args.out.name}.key.json")
+    _check_places(args.out, key_path, args.force)
+    files = _midi_files(args.primers)
+
+    from music_transformer.checkpoint import load_checkpoint
+
+    sessions = {
+        name: load_checkpoint(checkpoint, device=args.device)
+        for name, checkpoint in zip(names, args.checkpoints, strict=True)
+    }
+    tokenizers = [session.tokenizer for session in sessions.values()]
+    for name, tokenizer in zip(names, tokenizers, strict=True):
+        if tokenizer.to_config() != tokenizers[0].to_config():
+            raise ConfigError(
+                f"{names[0]} and {name} read different events: only models of one tokenizer can go "
+                "on from the same primer."
+            )
+    pieces = _split_pieces(args, files, tokenizers[0])
+    clips = name_clips(sources, list(pieces), seed=args.seed, suffix=f".{args.format}")
+    trials = plan_trials(sources, list(pieces), seed=args.seed)
+    settings = {
+        "checkpoints": [str(session.path) for session in sessions.values()],
+        "primer_seconds": args.primer_seconds,
+        "events": args.events,
+        "primer_gap": args.primer_gap,
+        "temperature": args.temperature,
+        "top_p": args.top_p,
+        "seed": args.seed,
+    }
+    key = Key(args.out.name, tuple(sources), trials, clips, settings)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{args.out.name}-", suffix=".tmp", dir=args.out.parent
+    ) as temporary:
+        made = Path(temporary) / args.out.name
+        (made / CLIPS).mkdir(parents=True)
+        for source, primer, notes in _clips(args, sessions, pieces):
+            _render(args, notes, made / CLIPS / clips[source][primer])
+        _write_page(made, key)
+        if args.out.exists():
+            shutil.rmtree(args.out)
+        made.rename(args.out)
+    _write_key(key_path, key)
+    print(args.out / PAGE)
+    print(key_path)
+    return 0
+
+
+def run_analyse(args: argparse.Namespace) -> int:
+    """Read, test, print; draw where asked to."""
+    from music_transformer.cli.output import atomic_path, check_output, print_json
+    from music_transformer.evaluation.listening import analyse, read_answers, read_key
+
+    if args.out is not None:
+        if args.out.suffix.lower() not in (".png", ".svg", ".pdf"):
+            raise ConfigError(f"{args.out}: give --out a name ending in .png, .svg or .pdf.")
+        check_output(args.out, args.force)
+    key = read_key(args.key)
+    answers = [answer for path in args.answers for answer in read_answers(path, key)]
+    analysis = analyse(key, answers)
+    if args.out is not None:
+        from music_transformer.render.study_plot import plot_study
+
+        figure = plot_study(
+            analysis.wins,
+            [(pair.first, pair.second, pair.counts, pair.significant) for pair in analysis.pairs],
+        )
+        with atomic_path(args.out) as temporary:
+            figure.savefig(temporary)
+    if args.json:
+        print_json(analysis.to_dict())
+    else:
+        print(_table(analysis))
+        if args.out is not None:
+            print(args.out)
+    return 0
+
+
+def _check_places(out: Path, key: Path, force: bool) -> None:
+    """Refuse what would overwrite, or put the key where the listeners are."""
+    if key.resolve().is_relative_to(out.resolve()):
+        raise ConfigError(f"{key}: the key must not lie in the folder that listeners get.")
+    for path in (out, key):
+        if path.exists() and not force:
+            raise ConfigError(f"{path} exists; add --force to replace it.")
+    if out.exists() and not ((out / PAGE).is_file() and (out / CLIPS).is_dir()):
+        raise ConfigError(f"{out} is no listening test, so it is left alone; choose another place.")
+    if key.is_dir():
+        raise ConfigError(f"{key}: this is a folder; give --key the name of a file.")
+
+
+def _midi_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: give --primers a folder of MIDI files.")
+    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in (".mid", ".midi"))
+    if not files:
+        raise DatasetError(f"{folder}: no .mid or .midi file in it.")
+    return files
+
+
+def _split_pieces(
+    args: argparse.Namespace, files: list[Path], tokenizer: Any
+) -> dict[str, tuple[list[int], list[int]]]:
+    """Primer and real continuation of each file that is long enough; the others are named."""
+    from music_transformer.cli.output import warn
+    from music_transformer.generation.opening import split_opening
+    from music_transformer.midi import read_midi
+
+    pieces: dict[str, tuple[list[int], list[int]]] = {}
+    for path in files:
+        if args.limit is not None and len(pieces) == args.limit:
+            break
+        try:
+            pieces[path.name] = split_opening(
+                tokenizer, read_midi(path), seconds=args.primer_seconds, events=args.events
+            )
+        except ConfigError:
+            raise
+        except MusicTransformerError as error:
+            warn(f"{path.name} is left out: {str(error).removeprefix(f'{path}: ')}")
+    if not pieces:
+        raise DatasetError(f"{args.primers}: no piece is long enough to be a primer.")
+    return pieces
+
+
+def _clips(
+    args: argparse.Namespace,
+    sessions: "dict[str, Session]",
+    pieces: dict[str, tuple[list[int], list[int]]],
+) -> "Iterator[tuple[str, str, NoteSequence]]":
+    """Source, primer and notes of every clip."""
+    from tqdm import tqdm
+
+    from music_transformer.evaluation.listening import REAL
+    from music_transformer.generation import generate
+
+    total = len(pieces) * (len(sessions) + (not args.no_real))
+    with tqdm(total=total, unit="clip", desc="listening-test", leave=False, file=sys.stderr) as bar:
+        for name, (primer, real) in pieces.items():
+            for source, session in sessions.items():
+                generation = generate(
+                    session,
+                    primer,
+                    events=args.events,
+                    temperature=args.temperature,
+                    top_p=args.top_p,
+                    seed=args.seed,
+                )
+                yield source, name, _gapped(args, session, primer, generation.notes)
+                bar.update()
+            if not args.no_real:
+                session = next(iter(sessions.values()))
+                notes = session.tokenizer.decode([*primer, *real])
+                yield REAL, name, _gapped(args, session, primer, notes)
+                bar.update()
+
+
+def _gapped(
+    args: argparse.Namespace, session: "Session", primer: list[int], notes: "NoteSequence"
+) -> "NoteSequence":
+    from music_transformer.render.audio import with_primer_gap
+
+    primer_end = session.tokenizer.duration_seconds(primer)
+    return with_primer_gap(notes, primer_end=primer_end, gap=args.primer_gap)
+
+
+def _render(args: argparse.Namespace, notes: "NoteSequence", path: Path) -> None:
+    from music_transformer.render.audio import render_audio
+
+    render_audio(notes, path, soundfont=args.soundfont)
+
+
+def _write_page(folder: Path, key: Any) -> None:
+    from music_transformer.evaluation.listening_page import page
+
+    addresses = [
+        (
+            f"{CLIPS}/{key.clips[trial.a][trial.primer]}",
+            f"{CLIPS}/{key.clips[trial.b][trial.primer]}",
+        )
+        for trial in key.trials
+    ]
+    (folder / PAGE).write_text(page(key.study, key.trials, addresses), encoding="utf-8")
+
+
+def _write_key(path: Path, key: Any) -> None:
+    from music_transformer.cli.output import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(key.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+
+def _table(analysis: "Analysis") -> str:
+    """Everything on one screen."""
+    width = max(len(source) for source in analysis.wins)
+    lines = [
+        f"{analysis.answers} answers of {analysis.listeners} listeners",
+        f"Kruskal-Wallis over {len(analysis.wins)} sources: chi2({analysis.degrees}) = "
+        f"{analysis.kruskal:.2f}, p = {analysis.kruskal_p:.3g}",
+        "",
+        f"{'source':<{width}}   won equal  lost",
+    ]
+    for source, (won, equal, lost) in sorted(analysis.wins.items(), key=lambda item: -item[1][0]):
+        lines.append(f"{source:<{width}} {won:5d} {equal:5d} {lost:5d}")
+    lines += [
+        "",
+        f"{'pair':<{2 * width + 5}}   won equal  lost  Wilcoxon p   Mann-Whitney p",
+    ]
+    for pair in analysis.pairs:
+        star = " *" if pair.significant else ""
+        lines.append(
+            f"{pair.first:>{width}} and {pair.second:<{width}} {pair.wins:5d} {pair.ties:5d} "
+            f"{pair.losses:5d}  {pair.wilcoxon_p:10.3g} {pair.mann_whitney_p:16.3g}{star}"
+        )
+    lines.append(f"* Wilcoxon signed-rank below 0.01 / {len(analysis.pairs)} (Bonferroni)")
+    return "\n".join(lines)

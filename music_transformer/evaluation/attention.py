@@ -1,0 +1,136 @@
+"""What a model listened to when it wrote a note, told in notes.
+
+The query is the place that writes the note: the weights with which the model, having read all
+before it, chose this event (or would have expected it). An event's weight is given to the note it
+is part of (`tokenizers.parts`); the rest went to START and to the time between the notes.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from music_transformer.checkpoint import Session
+from music_transformer.errors import ConfigError, MidiError
+from music_transformer.model.attention_maps import attention_weights
+from music_transformer.notes import NoteSequence
+from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.tokenizers.parts import Parts, parts_of
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoteAttention:
+    """The attention of one layer on the way to one note.
+
+    Attributes:
+        notes: all notes of the piece, as the tokenizer gives them back.
+        query: the row of the note that was written.
+        layer: 0 is the first.
+        by_note: (H, M) weight on each note; 0 for later ones and those out of the context.
+        elsewhere: (H,) weight on START and on time between the notes; with `by_note` it makes 1.
+        by_event: (H, L, L) the whole map of the window, the query in its last row.
+        first_event: the index in the piece of the window's first id; START is 0.
+    """
+
+    notes: NoteSequence
+    query: int
+    layer: int
+    by_note: Floats
+    elsewhere: Floats
+    by_event: Floats
+    first_event: int
+
+
+def note_attention(
+    session: Session,
+    notes: NoteSequence,
+    *,
+    query: int = -1,
+    at_seconds: float | None = None,
+    layer: int = -1,
+) -> NoteAttention:
+    """What the note in row `query` attends to, in layer `layer`; both may count from the end.
+
+    Rows are those of the result's `notes`. With `at_seconds` the query is the last note that begins
+    then or before, the highest of a chord.
+
+    Raises:
+        MidiError: there are no notes.
+        ConfigError: the piece has no such note, or the model no such layer.
+    """
+    if not len(notes):
+        raise MidiError("no notes: there is nothing to attend to.")
+    ids, decoded = _read(session, notes)
+    parts = parts_of(session.tokenizer, ids)
+    if at_seconds is not None:
+        query = note_at(decoded, at_seconds)
+    count, layers = len(decoded), session.config.n_layers
+    if not -count <= query < count:
+        raise ConfigError(f"note {query}: there are notes 0 to {count - 1}.")
+    if not -layers <= layer < layers:
+        raise ConfigError(f"layer {layer}: the model has layers 0 to {layers - 1}.")
+    read = [session.tokenizer.start, *ids[: parts.onset[query]]]  # position i holds event i - 1
+    first = max(0, len(read) - session.config.context)
+    weights = attention_weights(
+        session.model,
+        torch.tensor(read[first:], device=session.device),
+        place=torch.arange(first, len(read), device=session.device),
+        layers=[layer],
+    )[0]  # (H, L, L)
+    by_event: Floats = weights.double().cpu().numpy()
+    by_note, elsewhere = _by_note(by_event[:, -1], parts, first)
+    return NoteAttention(
+        notes=decoded,
+        query=query % count,
+        layer=layer % layers,
+        by_note=by_note,
+        elsewhere=elsewhere,
+        by_event=by_event,
+        first_event=first,
+    )
+
+
+def note_at(notes: NoteSequence, seconds: float) -> int:
+    """The row of the last note that begins at `seconds` or before, the highest of a chord.
+
+    Raises:
+        ConfigError: none does.
+    """
+    row = int(np.searchsorted(notes.start, seconds + 1e-6, side="right")) - 1
+    if row < 0 or not math.isfinite(seconds):
+        raise ConfigError(f"{seconds:g} s: no note begins there or before.")
+    return row
+
+
+def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequence]:
+    """The ids of the notes as the model learnt them, and their notes at the times of the file."""
+    tokenizer = session.tokenizer
+    ids = tokenizer.encode(notes, keep_silence=False)
+    if isinstance(tokenizer, ChoraleTokenizer):
+        decoded = tokenizer.decode(ids, seconds_per_beat=tokenizer.seconds_per_beat(notes))
+    else:
+        decoded = tokenizer.decode(ids)
+    silence = max(0.0, float(notes.start.min() - decoded.start.min()))
+    return ids, NoteSequence(
+        pitch=decoded.pitch,
+        velocity=decoded.velocity,
+        start=decoded.start + silence,
+        end=decoded.end + silence,
+        channel=decoded.channel,
+        track=decoded.track,
+        end_time=decoded.end_time + silence,
+    )
+
+
+def _by_note(weights: Floats, parts: Parts, first: int) -> tuple[Floats, Floats]:
+    """Weights (H, L) on ids, of which position 0 holds event `first` - 1, summed by note."""
+    heads, length = weights.shape
+    owner = np.concatenate([[-1], parts.note])[first : first + length]  # (L,)
+    by_note = np.zeros((heads, len(parts.onset) + 1))  # the last column is nobody's
+    for position, note in enumerate(owner.tolist()):
+        by_note[:, note] += weights[:, position]
+    return by_note[:, :-1], by_note[:, -1]

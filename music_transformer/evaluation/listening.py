@@ -1,0 +1,333 @@
+"""A blind listening test in the paper's manner: which pairs are heard, and what the answers say.
+
+Listeners hear two pieces with the same beginning and say on five points which is more musical:
+-2 (A, strongly), -1, 0 (equal), 1, 2 (B, strongly). For the source behind B that number is its
+*score* in the comparison, for the one behind A minus that number.
+
+- Kruskal-Wallis H over the scores of all sources; its chi-square has (sources - 1) degrees of
+  freedom. The paper prints chi2(2) = 63.84, p = 8.86e-14: that p is the one of 3 degrees of
+  freedom, as its four sources have; with 2 it would be 1.4e-14.
+- Wilcoxon signed-rank of each pair of sources on the comparisons of these two, against 0; equal
+  answers are left out, as usual. The level is Bonferroni's, 0.01 / pairs: 0.01 / 6 for four.
+- Mann-Whitney U of each pair of sources on all their scores, against whomever.
+
+Kruskal-Wallis and Mann-Whitney take scores to be independent; here every comparison gives one to
+each of two sources, with opposite signs. They are reported because the paper does; the signed-rank
+test is the one to trust.
+
+Source: Huang et al. 2018, "Music Transformer", section 4.3 and appendix B.
+"""
+
+import csv
+import itertools
+import json
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from music_transformer.errors import DatasetError, MusicTransformerError
+
+SCORES = (-2, -1, 0, 1, 2)
+LEVEL = 0.01
+REAL = "real"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Two clips to compare: a primer, and the sources that went on from it."""
+
+    name: str
+    primer: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """What listeners must not see.
+
+    Attributes:
+        study: the name that answers carry too.
+        sources: all of them, `REAL` too where there is real music.
+        trials: in the order of the page.
+        clips: the file of each (source, primer), as ``{source: {primer: file}}``.
+        settings: how it was made.
+    """
+
+    study: str
+    sources: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    clips: Mapping[str, Mapping[str, str]]
+    settings: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One comparison by one listener; above 0 is for B."""
+
+    listener: str
+    trial: str
+    score: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sources against each other.
+
+    Attributes:
+        first, second: the sources; numbers are for the first.
+        wins, ties, losses: of the first.
+        counts: comparisons by score of the first, -2 to 2.
+        wilcoxon, wilcoxon_p: signed-rank statistic and two-sided p of their own comparisons.
+        mann_whitney, mann_whitney_p: U and two-sided p over all scores of the two.
+        significant: whether `wilcoxon_p` is below the corrected level.
+    """
+
+    first: str
+    second: str
+    wins: int
+    ties: int
+    losses: int
+    counts: tuple[int, ...]
+    wilcoxon: float
+    wilcoxon_p: float
+    mann_whitney: float
+    mann_whitney_p: float
+    significant: bool
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the answers say.
+
+    Attributes:
+        answers, listeners: how many.
+        kruskal, degrees, kruskal_p: H, sources - 1, and p.
+        level: Bonferroni's, 0.01 / pairs.
+        wins: of each source: won, equal, lost.
+        pairs: every two sources.
+    """
+
+    answers: int
+    listeners: int
+    kruskal: float
+    degrees: int
+    kruskal_p: float
+    level: float
+    wins: Mapping[str, tuple[int, int, int]]
+    pairs: tuple[Pair, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON."""
+        return asdict(self)
+
+
+def plan_trials(sources: Sequence[str], primers: Sequence[str], *, seed: int) -> tuple[Trial, ...]:
+    """Every two sources on every primer, shuffled; who is A is drawn, evenly for each pair."""
+    generator = random.Random(f"trials {seed}")
+    drawn = []
+    for pair in itertools.combinations(sources, 2):
+        flips = [index % 2 for index in range(len(primers))]
+        generator.shuffle(flips)
+        drawn += [
+            (primer, *(pair if not flip else pair[::-1]))
+            for primer, flip in zip(primers, flips, strict=True)
+        ]
+    generator.shuffle(drawn)
+    width = len(str(len(drawn)))
+    return tuple(Trial(f"t{n:0{width}}", *trial) for n, trial in enumerate(drawn, start=1))
+
+
+def name_clips(
+    sources: Sequence[str], primers: Sequence[str], *, seed: int, suffix: str
+) -> dict[str, dict[str, str]]:
+    """A file name for each source and primer that tells nothing of either."""
+    generator = random.Random(f"clips {seed}")
+    numbers = list(range(1, len(sources) * len(primers) + 1))
+    generator.shuffle(numbers)
+    width = len(str(len(numbers)))
+    names = iter(f"clip-{number:0{width}}{suffix}" for number in numbers)
+    return {source: {primer: next(names) for primer in primers} for source in sources}
+
+
+def read_key(path: Path) -> Key:
+    """The key of a study.
+
+    Raises:
+        DatasetError: the file is missing or no key.
+    """
+    content = _json(path)
+    try:
+        return Key(
+            study=str(content["study"]),
+            sources=tuple(content["sources"]),
+            trials=tuple(Trial(**trial) for trial in content["trials"]),
+            clips=content["clips"],
+            settings=content["settings"],
+        )
+    except (KeyError, TypeError) as error:
+        raise DatasetError(f"{path}: this is no key that `listening-test build` wrote.") from error
+
+
+def read_answers(path: Path, key: Key) -> list[Answer]:
+    """The answers in one exported file, JSON or CSV.
+
+    Raises:
+        DatasetError: the file is missing, is of another study, or holds something that is no
+            answer; the message says which.
+    """
+    rows = _csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path)
+    known = {trial.name for trial in key.trials}
+    answers = []
+    for number, row in enumerate(rows, start=1):
+        where = f"{path}: answer {number}"
+        if row.get("study") != key.study:
+            raise DatasetError(
+                f"{where} is of study {row.get('study')!r}, the key of {key.study!r}."
+            )
+        if row.get("trial") not in known:
+            raise DatasetError(f"{where}: trial {row.get('trial')!r} is not in the key.")
+        try:
+            score = int(row["score"])
+        except (KeyError, TypeError, ValueError):
+            score = 99
+        if score not in SCORES:
+            raise DatasetError(f"{where}: score {row.get('score')!r}; it must be -2 to 2.")
+        answers.append(Answer(str(row.get("listener", "")), row["trial"], score))
+    return answers
+
+
+def analyse(key: Key, answers: Sequence[Answer]) -> Analysis:
+    """Tests and counts; of several answers of a listener to one trial the last counts.
+
+    Raises:
+        DatasetError: no answers, or none for some source.
+        MusicTransformerError: [study] is not installed.
+    """
+    stats = _scipy_stats()
+    answers = list({(each.listener, each.trial): each for each in answers}.values())
+    pairs: dict[tuple[str, str], list[int]] = {
+        pair: [] for pair in itertools.combinations(key.sources, 2)
+    }
+    scores: dict[str, list[int]] = {source: [] for source in key.sources}
+    trials = {trial.name: trial for trial in key.trials}
+    for answer in answers:
+        trial = trials[answer.trial]
+        scores[trial.a].append(-answer.score)
+        scores[trial.b].append(answer.score)
+        if (trial.a, trial.b) in pairs:
+            pairs[trial.a, trial.b].append(-answer.score)
+        else:
+            pairs[trial.b, trial.a].append(answer.score)
+    for source, own in scores.items():
+        if not own:
+            raise DatasetError(f"no answer compares {source!r}: collect more.")
+    level = LEVEL / len(pairs)
+    statistic, p = _kruskal(stats, list(scores.values()))
+    return Analysis(
+        answers=len(answers),
+        listeners=len({answer.listener for answer in answers}),
+        kruskal=statistic,
+        degrees=len(scores) - 1,
+        kruskal_p=p,
+        level=level,
+        wins={source: _won_equal_lost(own) for source, own in scores.items()},
+        pairs=tuple(_pair(stats, names, own, scores, level) for names, own in pairs.items()),
+    )
+
+
+def _pair(
+    stats: Any,
+    names: tuple[str, str],
+    own: list[int],
+    scores: Mapping[str, list[int]],
+    level: float,
+) -> Pair:
+    wilcoxon, wilcoxon_p = _wilcoxon(stats, own)
+    u = stats.mannwhitneyu(scores[names[0]], scores[names[1]], alternative="two-sided")
+    wins, ties, losses = _won_equal_lost(own)
+    return Pair(
+        *names,
+        wins=wins,
+        ties=ties,
+        losses=losses,
+        counts=tuple(own.count(score) for score in SCORES),
+        wilcoxon=wilcoxon,
+        wilcoxon_p=wilcoxon_p,
+        mann_whitney=float(u.statistic),
+        mann_whitney_p=float(u.pvalue),
+        significant=wilcoxon_p < level,
+    )
+
+
+def _kruskal(stats: Any, groups: list[list[int]]) -> tuple[float, float]:
+    """H and p; 0 and 1 where all scores are equal, which scipy refuses."""
+    if len({score for group in groups for score in group}) < 2:
+        return 0.0, 1.0
+    result = stats.kruskal(*groups)
+    return float(result.statistic), float(result.pvalue)
+
+
+def _wilcoxon(stats: Any, scores: list[int]) -> tuple[float, float]:
+    """The signed-rank statistic and p; 0 and 1 where no answer prefers either."""
+    decided = [score for score in scores if score]
+    if not decided:
+        return 0.0, 1.0
+    with warnings.catch_warnings():  # scipy warns of ties and of few answers: see the p for both
+        warnings.simplefilter("ignore")
+        result = stats.wilcoxon(decided)
+    return float(result.statistic), float(result.pvalue)
+
+
+def _won_equal_lost(scores: list[int]) -> tuple[int, int, int]:
+    wins = sum(score > 0 for score in scores)
+    losses = sum(score < 0 for score in scores)
+    return wins, len(scores) - wins - losses, losses
+
+
+def _scipy_stats() -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise MusicTransformerError(
+            "the statistics need the [study] extra: pip install music-transformer[study]"
+        ) from error
+    return stats
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DatasetError(f"{path}: {(error.strerror or str(error)).lower()}.") from error
+    except ValueError as error:
+        raise DatasetError(f"{path}: not readable as JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise DatasetError(f"{path}: not a JSON object.")
+    return content
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    content = _json(path)
+    rows = content.get("answers")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DatasetError(f"{path}: no list of answers in it; export them from the page.")
+    shared = {"study": content.get("study"), "listener": content.get("listener")}
+    return [{**shared, **row} for row in rows]
+
+
+def _csv_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise DatasetError(f"{path}: {(error.strerror or str(error)).lower()}.") from error
+    except (ValueError, csv.Error) as error:
+        raise DatasetError(f"{path}: not readable as CSV ({error}).") from error

@@ -1,0 +1,327 @@
+// The page: the motif above, the settings beside it, the takes below.
+
+import * as api from "./api.js";
+import { Keyboard, connectMidi } from "./keyboard.js";
+import { clock, noteOf, pitchName } from "./notes.js";
+import { player } from "./player.js";
+import { Roll, pitchRange } from "./roll.js";
+import { Takes } from "./takes.js";
+
+const LONG_MOTIF_SECONDS = 60;
+const FIRST_PART_SECONDS = 20;
+const TITLES = {
+  bach_bwv846_prelude_bars1_4: "Bach, prelude in C",
+  c_major_scale: "C major scale",
+  fur_elise_opening: "Für Elise",
+  ode_to_joy_melody: "Ode to Joy",
+  twinkle_melody: "Twinkle, twinkle",
+};
+const $ = (id) => document.getElementById(id);
+
+let offered;
+let takes;
+let motif = null; // {id, title, seconds}
+let recording = null; // {zero, notes, held}
+
+// Lines of the page
+
+function say(id, text) {
+  $(id).textContent = text ?? "";
+  $(id).hidden = !text;
+}
+
+function titleOf(name) {
+  const known = TITLES[name.replaceAll("-", "_")];
+  return known ?? name.replace(/\.midi?$/i, "");
+}
+
+// The motif
+
+const motifRoll = new Roll($("motif-roll"), {
+  label: "The motif",
+  onSeek: (seconds) => motif && player.seek(motifSource, Math.min(seconds, motif.seconds)),
+});
+const motifSource = {
+  get url() { return motif && offered.sound ? api.fileOf("primers", motif.id, "wav") : null; },
+  notes: () => [...motifRoll.notes.values()],
+  seconds: () => motif?.seconds ?? 0,
+  show(position, playing = true) {
+    motifRoll.show({ playhead: position });
+    if (playing && position !== null) motifRoll.reveal(position);
+    $("motif-time").textContent = motif ? `${clock(position ?? 0)} / ${clock(motif.seconds)}` : "";
+    $("motif-play").toggleAttribute("data-playing", playing);
+    $("motif-play").setAttribute("aria-label", playing ? "Pause the motif" : "Play the motif");
+  },
+  busy: (busy) => $("motif-play").toggleAttribute("data-busy", busy),
+};
+
+async function loadMotif(request) {
+  say("motif-error");
+  let told;
+  try {
+    told = await request;
+  } catch (error) {
+    say("motif-error", error.message);
+    return;
+  }
+  player.forget(motifSource);
+  motif = { id: told.id, title: titleOf(told.title), seconds: told.seconds };
+  motifRoll.clear();
+  const notes = told.notes.map(noteOf);
+  motifRoll.show({ ...pitchRange(notes), total: Math.max(told.seconds, 2) });
+  motifRoll.add(notes);
+  $("cut-from").value = "0";
+  const long = told.seconds > LONG_MOTIF_SECONDS;
+  $("cut-to").value = (long ? FIRST_PART_SECONDS : told.seconds).toFixed(1);
+  const count = `${notes.length} ${notes.length === 1 ? "note" : "notes"}`;
+  const more = told.warnings.length ? `; ${told.warnings.join("; ")}` : "";
+  const part = long ? `; its first ${FIRST_PART_SECONDS} s will be continued` : "";
+  $("motif-about").textContent = `${motif.title}: ${count}, ${told.seconds.toFixed(1)} s${part}${more}`;
+  showCut();
+  showMotif();
+  motifSource.show(null, false);
+}
+
+function clearMotif() {
+  player.forget(motifSource);
+  motif = null;
+  motifRoll.clear();
+  motifRoll.show({ low: 48, high: 84, total: 8 });
+  $("motif-about").textContent = "";
+  say("motif-error");
+  showMotif();
+  motifSource.show(null, false);
+}
+
+function showMotif() {
+  $("invitation").hidden = motif !== null || recording !== null;
+  $("motif-play").disabled = motif === null;
+  $("clear").hidden = $("cut").hidden = motif === null;
+  showButton();
+}
+
+/** The part of the motif to continue, null for all of it. */
+function cutOf() {
+  if (!motif) return null;
+  const from = Math.max(0, Number($("cut-from").value) || 0);
+  const to = Number($("cut-to").value) || motif.seconds;
+  if (from <= 0 && to >= Math.floor(motif.seconds * 10) / 10) return null;
+  return [from, to];
+}
+
+function showCut() {
+  $("cut-from").max = $("cut-to").max = motif.seconds.toFixed(1);
+  motifRoll.show({ cut: cutOf() });
+}
+
+// Playing and recording
+
+const keyboard = new Keyboard($("keys"), {
+  onDown(pitch, velocity) {
+    if (!recording) return;
+    const now = performance.now() / 1000;
+    recording.zero ??= now;
+    recording.held.set(pitch, { start: now - recording.zero, pitch, velocity, track: 0 });
+  },
+  onUp(pitch) {
+    const note = recording?.held.get(pitch);
+    if (!note) return;
+    recording.held.delete(pitch);
+    recording.notes.push({ ...note, end: Math.max(sinceZero(), note.start + 0.02) });
+  },
+});
+
+const sinceZero = () => performance.now() / 1000 - recording.zero;
+
+function record() {
+  player.pause();
+  clearMotif();
+  recording = { zero: null, notes: [], held: new Map() };
+  $("record").setAttribute("aria-pressed", "true");
+  $("record").lastElementChild.textContent = "Use it";
+  $("motif-about").textContent = "Recording: the first note starts the clock.";
+  showMotif();
+  requestAnimationFrame(drawRecording);
+}
+
+function drawRecording() {
+  if (!recording) return;
+  if (recording.zero !== null) {
+    const now = sinceZero();
+    const held = [...recording.held.values()].map((note) => ({ ...note, end: now }));
+    const notes = [...recording.notes, ...held];
+    motifRoll.show({ ...pitchRange(notes), total: Math.max(8, now * 1.15), edge: now });
+    motifRoll.add(notes);
+  }
+  requestAnimationFrame(drawRecording);
+}
+
+function endRecording() {
+  keyboard.releaseAll();
+  const { notes } = recording;
+  recording = null;
+  $("record").setAttribute("aria-pressed", "false");
+  $("record").lastElementChild.textContent = "Record";
+  motifRoll.clear();
+  $("motif-about").textContent = "";
+  if (notes.length) {
+    loadMotif(api.uploadNotes(notes.map(({ start, end, pitch, velocity }) => [start, end, pitch, velocity])));
+  }
+  showMotif();
+}
+
+// Composing
+
+function showButton() {
+  $("go").textContent = motif ? "Continue the motif" : "Compose from nothing";
+  $("go").disabled = !offered?.models.length || recording !== null;
+}
+
+async function compose() {
+  say("compose-error");
+  const cut = cutOf();
+  const seed = Math.max(0, Math.floor(Number($("seed").value)) || 0);
+  for (let i = 0; i < Number($("count").value); i++) {
+    const asked = {
+      model: $("model").value,
+      primer: motif?.id ?? null,
+      from: cut?.[0] ?? null,
+      to: cut?.[1] ?? null,
+      seconds: Number($("seconds").value),
+      temperature: Number($("temperature").value),
+      top_p: Number($("top-p").value),
+      seed: seed + i,
+    };
+    try {
+      const { id } = await api.addTake(asked);
+      const card = takes.add(id, asked);
+      if (i === 0) card.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    } catch (error) {
+      say("compose-error", error.message);
+      return;
+    }
+    $("seed").value = seed + i + 1; // the next click is another take
+  }
+}
+
+function showSettings() {
+  $("seconds-value").textContent = `${$("seconds").value} s`;
+  $("temperature-value").textContent = Number($("temperature").value).toFixed(2);
+  $("top-p-value").textContent = Number($("top-p").value).toFixed(2);
+  const model = offered?.models.find(({ name }) => name === $("model").value);
+  $("model-hint").textContent = !model ? "" : model.kind === "chorale"
+    ? "Four voices on a grid of sixteenths."
+    : "Piano, with timing and dynamics.";
+  showButton();
+}
+
+// Wiring
+
+function wire() {
+  $("open").onclick = () => $("file").click();
+  $("file").onchange = () => {
+    const [file] = $("file").files;
+    if (file) loadMotif(sendFile(file));
+    $("file").value = "";
+  };
+  $("motif-play").onclick = () => player.toggle(motifSource);
+  $("clear").onclick = clearMotif;
+  $("cut-from").oninput = $("cut-to").oninput = showCut;
+  $("record").onclick = () => (recording ? endRecording() : record());
+  $("typing").onchange = () => keyboard.setTyping($("typing").checked);
+  const shift = (octaves) => {
+    keyboard.shift(octaves);
+    $("octave").textContent = pitchName(keyboard.base);
+  };
+  $("lower").onclick = () => shift(-1);
+  $("higher").onclick = () => shift(1);
+  $("keys").addEventListener("octave", (event) => shift(event.detail));
+  $("octave").textContent = pitchName(keyboard.base);
+
+  $("compose").onsubmit = (event) => { event.preventDefault(); compose(); };
+  for (const id of ["seconds", "temperature", "top-p", "model", "count"]) $(id).oninput = showSettings;
+  $("dice").onclick = () => { $("seed").value = Math.floor(Math.random() * 1e6); };
+  for (const button of $("layout").children) {
+    button.onclick = () => {
+      for (const other of $("layout").children) other.setAttribute("aria-pressed", other === button);
+      $("take-list").classList.toggle("beside", button.dataset.layout === "beside");
+    };
+  }
+  $("take-list").classList.add("beside");
+
+  if (navigator.requestMIDIAccess) {
+    $("midi-in").hidden = false;
+    $("midi-in").onclick = async () => {
+      const names = await connectMidi(keyboard).catch(() => null);
+      $("midi-in").textContent = names === null ? "The browser refused MIDI"
+        : names.length ? `Connected: ${names.join(", ")}` : "Waiting for a keyboard";
+    };
+  }
+  wireDrop();
+  // Space plays or pauses what was heard last, as everywhere else in music.
+  window.addEventListener("keydown", (event) => {
+    if (event.key !== " " || event.target.closest("button, input, select, a, [role=group].keys")) return;
+    event.preventDefault();
+    const card = takes && [...takes.cards.values()].find(({ element }) => element.contains(event.target));
+    const source = player.source ?? card?.source ?? (motif ? motifSource : null);
+    if (source && source.seconds() > 0) player.toggle(source);
+  });
+}
+
+/** A file of the user; one that is too large is not even sent. */
+async function sendFile(file) {
+  if (file.size > offered.max_bytes) {
+    throw new Error(`${file.name} is larger than ${offered.max_bytes >> 20} MB, too large for a motif.`);
+  }
+  return api.uploadFile(file);
+}
+
+function wireDrop() {
+  const over = (event, on) => { event.preventDefault(); $("drop").classList.toggle("over", on); };
+  // Anywhere on the page will do; a browser that opens the file instead would leave the page.
+  window.addEventListener("dragover", (event) => over(event, true));
+  window.addEventListener("dragleave", (event) => over(event, event.relatedTarget !== null));
+  window.addEventListener("drop", (event) => {
+    over(event, false);
+    const [file] = event.dataTransfer.files;
+    if (file) loadMotif(sendFile(file));
+  });
+}
+
+function showTakes() {
+  $("takes").hidden = takes.size === 0;
+  $("layout").hidden = takes.size < 2;
+}
+
+async function begin() {
+  wire();
+  try {
+    offered = await api.openPage();
+  } catch (error) {
+    say("lost", error.message);
+    return;
+  }
+  for (const { name } of offered.models) $("model").add(new Option(name, name));
+  for (const name of offered.motifs) {
+    const chip = document.createElement("button");
+    chip.type = "button";
+    chip.textContent = titleOf(name);
+    chip.onclick = () => loadMotif(api.chooseMotif(name));
+    $("motifs").append(chip);
+  }
+  $("motifs").hidden = !offered.motifs.length;
+  takes = new Takes($("take-list"), {
+    sound: offered.sound,
+    onMotif: (id) => { loadMotif(api.takeAsPrimer(id)); $("motif-title").scrollIntoView({ behavior: "smooth" }); },
+    onError: (text) => say("compose-error", text),
+    onChange: showTakes,
+  });
+  api.listen(
+    (message) => takes.hear(message),
+    () => say("lost", "The connection to the server is lost. Start it again, then reload this page."),
+  );
+  showSettings();
+  document.body.dataset.ready = "true";
+}
+
+begin();

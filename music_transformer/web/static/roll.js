@@ -1,0 +1,292 @@
+// A piano roll on a canvas: seconds to the right, pitch upwards, louder is darker (in the dark:
+// brighter). The canvas is as wide as what is seen of it and stays in place while its container
+// scrolls, so a long piece costs no more than a short one.
+
+import { isBlack, keyOf, pitchName } from "./notes.js";
+
+const MIN_PIXELS_PER_SECOND = 11;
+const AXIS = 18;
+
+export class Roll {
+  /**
+   * @param {HTMLElement} box the container that scrolls
+   * @param {{label: string, onNote?: (note) => void, onSeek?: (seconds) => void}} options
+   */
+  constructor(box, { label, onNote = null, onSeek = null }) {
+    this.box = box;
+    this.notes = new Map();
+    this.primerEnd = Infinity; // notes from here on are composed
+    this.total = 8;
+    this.low = 48;
+    this.high = 84;
+    this.cut = null; // [from, to]: what is outside is dimmed
+    this.playhead = null;
+    this.edge = null; // where composing has come to
+    this.selected = null; // the key of a note
+    this.arcs = []; // {note, color, weight}: from the selected note back
+    this.past = null; // second from which on the model still remembers
+    this.span = document.createElement("div");
+    this.span.className = "roll-span";
+    this.canvas = document.createElement("canvas");
+    this.span.append(this.canvas);
+    box.append(this.span);
+    box.tabIndex = 0;
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-roledescription", "piano roll");
+    box.setAttribute("aria-label", label);
+    this.onNote = onNote;
+    this.onSeek = onSeek;
+    box.addEventListener("scroll", () => this.draw());
+    this.canvas.addEventListener("click", (event) => this.#click(event));
+    this.canvas.addEventListener("pointermove", (event) => {
+      const note = this.#noteAt(event);
+      this.canvas.style.cursor = note && this.onNote ? "pointer" : "default";
+      this.canvas.title = note ? `${pitchName(note.pitch)}, ${note.start.toFixed(2)} s` : "";
+    });
+    box.addEventListener("keydown", (event) => this.#key(event));
+    new ResizeObserver(() => this.draw()).observe(box);
+    dark.addEventListener("change", () => this.draw());
+  }
+
+  /** Take notes in; one that is there already is replaced. */
+  add(notes) {
+    for (const note of notes) this.notes.set(keyOf(note), note);
+    this.box.dataset.notes = this.notes.size;
+    this.draw();
+  }
+
+  clear() {
+    this.notes.clear();
+    this.box.dataset.notes = 0;
+    this.arcs = [];
+    this.selected = this.playhead = this.edge = this.cut = this.past = null;
+    this.draw();
+  }
+
+  /** Change what is shown, and draw. */
+  show(changes) {
+    Object.assign(this, changes);
+    this.draw();
+  }
+
+  /** Scroll so that a second can be seen. */
+  reveal(seconds) {
+    const x = seconds * this.scale;
+    const { scrollLeft, clientWidth } = this.box;
+    if (x < scrollLeft || x > scrollLeft + clientWidth * 0.92) {
+      this.box.scrollLeft = x - clientWidth * 0.25;
+    }
+  }
+
+  /** Draw at the next frame. */
+  draw() {
+    this.frame ??= requestAnimationFrame(() => { this.frame = null; this.#paint(); });
+  }
+
+  get scale() {
+    return Math.max(this.box.clientWidth / this.total, MIN_PIXELS_PER_SECOND);
+  }
+
+  #paint() {
+    const width = this.box.clientWidth, height = this.box.clientHeight;
+    if (!width || !height) return;
+    const ratio = window.devicePixelRatio || 1;
+    this.span.style.width = `${Math.max(width, Math.ceil(this.total * this.scale))}px`;
+    this.canvas.style.width = `${width}px`;
+    if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
+      this.canvas.width = Math.round(width * ratio);
+      this.canvas.height = Math.round(height * ratio);
+    }
+    const pen = this.canvas.getContext("2d");
+    const ink = palette();
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    pen.translate(-this.box.scrollLeft, 0);
+    const seen = [this.box.scrollLeft, this.box.scrollLeft + width];
+    this.#paper(pen, ink, seen, height);
+    this.#bars(pen, ink, seen, height);
+    this.#arcs(pen, ink, height);
+    this.#marks(pen, ink, seen, height);
+  }
+
+  #paper(pen, ink, [left, right], height) {
+    const row = this.#row(height);
+    pen.font = `11px ${ink.sans}`;
+    pen.textBaseline = "alphabetic";
+    for (let pitch = this.low; pitch <= this.high; pitch++) {
+      const y = this.#y(pitch, height);
+      if (isBlack(pitch)) { pen.fillStyle = ink.row; pen.fillRect(left, y, right - left, row); }
+    }
+    pen.fillStyle = ink.beat;
+    const every = this.scale > 60 ? 1 : this.scale > 11.9 ? 5 : 10;
+    for (let second = Math.floor(left / this.scale / every) * every; second * this.scale < right; second += every) {
+      pen.fillRect(Math.round(second * this.scale), 0, 1, height - AXIS);
+    }
+    for (let pitch = Math.ceil(this.low / 12) * 12; pitch <= this.high; pitch += 12) {
+      pen.fillStyle = ink.line;
+      pen.fillRect(left, Math.round(this.#y(pitch, height) + row), right - left, 1);
+    }
+    pen.fillStyle = ink.soft;
+    for (let second = Math.floor(left / this.scale / every) * every; second * this.scale < right; second += every) {
+      if (second > 0 && second * this.scale + 30 < right) pen.fillText(`${second} s`, second * this.scale + 3, height - 5);
+    }
+  }
+
+  #bars(pen, ink, [left, right], height) {
+    const row = this.#row(height);
+    const thick = Math.max(row - (row > 5 ? 1 : 0), 2.5);
+    for (const note of this.notes.values()) {
+      const x = note.start * this.scale, end = note.end * this.scale;
+      if (end < left || x > right) continue;
+      const shades = note.start < this.primerEnd - 1e-4 ? ink.given : ink.made;
+      pen.globalAlpha = this.cut && (note.start < this.cut[0] - 1e-6 || note.start >= this.cut[1]) ? 0.22 : 1;
+      pen.fillStyle = shades[Math.min(note.velocity >> 3, 15)];
+      const y = this.#y(note.pitch, height) + (row - thick) / 2;
+      bar(pen, x, y, Math.max(end - x - 0.7, 1.6), thick);
+      const sounds = this.playhead !== null && note.start <= this.playhead && this.playhead < note.end;
+      if (sounds || keyOf(note) === this.selected) {
+        pen.strokeStyle = ink.ink;
+        pen.lineWidth = 1.5;
+        pen.strokeRect(x - 0.75, y - 0.75, Math.max(end - x, 2) + 1, thick + 1.5);
+      }
+    }
+    pen.globalAlpha = 1;
+  }
+
+  #arcs(pen, ink, height) {
+    const target = this.notes.get(this.selected);
+    if (!target) return;
+    const half = this.#row(height) / 2;
+    const x1 = target.start * this.scale, y1 = this.#y(target.pitch, height) + half;
+    for (const { note, color, weight } of this.arcs) {
+      const x0 = note.start * this.scale, y0 = this.#y(note.pitch, height) + half;
+      pen.strokeStyle = color;
+      pen.globalAlpha = Math.min(0.9, 0.25 + 2.2 * weight);
+      pen.lineWidth = 0.5 + 5 * Math.sqrt(weight);
+      pen.beginPath();
+      pen.moveTo(x0, y0);
+      const lift = Math.min(height * 0.42, 10 + (x1 - x0) * 0.16);
+      pen.bezierCurveTo(x0 + (x1 - x0) * 0.2, Math.max(2, y0 - lift), x0 + (x1 - x0) * 0.8, Math.max(2, y1 - lift), x1, y1);
+      pen.stroke();
+    }
+    pen.globalAlpha = 1;
+  }
+
+  #marks(pen, ink, [left], height) {
+    if (Number.isFinite(this.primerEnd) && this.primerEnd > 0) {
+      pen.strokeStyle = ink.soft;
+      pen.lineWidth = 1;
+      pen.setLineDash([4, 3]);
+      line(pen, this.primerEnd * this.scale, 0, height - AXIS);
+      pen.setLineDash([]);
+    }
+    for (const second of this.cut ?? []) {
+      pen.fillStyle = ink.focus;
+      pen.fillRect(second * this.scale - 1, 0, 2, height - AXIS);
+    }
+    if (this.edge !== null) {
+      pen.fillStyle = ink.accent;
+      pen.fillRect(this.edge * this.scale, 0, 1.5, height - AXIS);
+    }
+    if (this.playhead !== null) {
+      pen.fillStyle = ink.ink;
+      pen.fillRect(this.playhead * this.scale - 0.75, 0, 1.5, height);
+    }
+    const row = this.#row(height);
+    pen.fillStyle = ink.soft;
+    const octaves = row * 12 < 15 ? 24 : 12; // names need their height
+    for (let pitch = Math.ceil(this.low / octaves) * octaves; pitch <= this.high; pitch += octaves) {
+      pen.fillText(pitchName(pitch), left + 5, this.#y(pitch, height) + row - 2);
+    }
+  }
+
+  #row(height) { return (height - AXIS) / (this.high - this.low + 1); }
+  #y(pitch, height) { return (this.high - pitch) * this.#row(height); }
+
+  #noteAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const seconds = (event.clientX - box.left + this.box.scrollLeft) / this.scale;
+    const row = this.#row(this.box.clientHeight);
+    const pitch = this.high - (event.clientY - box.top) / row + 0.5;
+    let best = null, least = 1;
+    for (const note of this.notes.values()) {
+      // A finger is wider than a note: the nearest within a few pixels counts.
+      const across = Math.max(note.start - seconds, seconds - note.end, 0) * this.scale / 6;
+      const along = Math.max(Math.abs(note.pitch - pitch) - 0.5, 0) * row / 6;
+      const distance = across + along;
+      if (distance < least) { least = distance; best = note; }
+    }
+    return best;
+  }
+
+  #click(event) {
+    const note = this.#noteAt(event);
+    if (note && this.onNote) this.onNote(note);
+    else this.onSeek?.((event.clientX - this.canvas.getBoundingClientRect().left + this.box.scrollLeft) / this.scale);
+  }
+
+  /** Left and right walk from note to note. */
+  #key(event) {
+    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+    if (!this.onNote || !this.notes.size) return;
+    event.preventDefault();
+    const ordered = [...this.notes.values()].sort((a, b) => a.start - b.start || a.pitch - b.pitch);
+    const at = ordered.findIndex((note) => keyOf(note) === this.selected);
+    const step = event.key === "ArrowRight" ? 1 : -1;
+    const next = at < 0 ? (step > 0 ? 0 : ordered.length - 1) : at + step;
+    const note = ordered[Math.min(Math.max(next, 0), ordered.length - 1)];
+    this.reveal(note.start);
+    this.onNote(note);
+  }
+}
+
+/** The lowest and highest row that hold all notes, two octaves at least. */
+export function pitchRange(notes) {
+  let low = 127, high = 0;
+  for (const { pitch } of notes) { low = Math.min(low, pitch); high = Math.max(high, pitch); }
+  if (low > high) return { low: 48, high: 84 };
+  low -= 2; high += 2;
+  const missing = Math.max(0, 24 - (high - low));
+  return { low: Math.max(0, low - Math.floor(missing / 2)), high: Math.min(127, high + Math.ceil(missing / 2)) };
+}
+
+function bar(pen, x, y, width, height) {
+  if (width < 4 || height < 4) { pen.fillRect(x, y, width, height); return; }
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, 2);
+  pen.fill();
+}
+
+function line(pen, x, from, to) {
+  pen.beginPath();
+  pen.moveTo(Math.round(x) + 0.5, from);
+  pen.lineTo(Math.round(x) + 0.5, to);
+  pen.stroke();
+}
+
+// Colours come from the style sheet, read once for each scheme.
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+let colors = null;
+dark.addEventListener("change", () => { colors = null; });
+
+function palette() {
+  if (colors) return colors;
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(`--${name}`).trim();
+  const named = ["ink", "soft", "line", "row", "beat", "accent", "focus", "sans"];
+  colors = Object.fromEntries(named.map((name) => [name, read(name)]));
+  colors.given = shades(read("given-soft"), read("given-loud"));
+  colors.made = shades(read("new-soft"), read("new-loud"));
+  return colors;
+}
+
+/** Sixteen colours from soft to loud. */
+function shades(soft, loud) {
+  const channels = (color) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+  const from = channels(soft), to = channels(loud);
+  return Array.from({ length: 16 }, (_, level) => {
+    const part = level / 15;
+    return `rgb(${from.map((value, i) => Math.round(value + (to[i] - value) * part)).join(" ")})`;
+  });
+}

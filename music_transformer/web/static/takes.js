@@ -1,0 +1,290 @@
+// The takes: one card for each, all on the same scale of seconds and pitches.
+
+import * as api from "./api.js";
+import { clock, keyOf, noteOf, pitchName } from "./notes.js";
+import { player } from "./player.js";
+import { Roll, pitchRange } from "./roll.js";
+
+const RUNNING = new Set(["queued", "loading", "composing"]);
+const HEAD_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7b4fc9", "#b03a5b"];
+const MOST_ARCS = 60;
+const LINGER_MS = 150; // so long on a note before the model is asked: arrow keys pass over many
+
+export class Takes {
+  constructor(list, { sound, onMotif, onError, onChange }) {
+    this.list = list;
+    this.sound = sound;
+    this.onMotif = onMotif;
+    this.onError = onError;
+    this.onChange = onChange;
+    this.cards = new Map();
+    this.early = []; // heard before the answer that tells the take's id
+    this.made = 0;
+  }
+
+  /** A card for a take that was just asked for. */
+  add(id, asked) {
+    const card = new Card(this, id, ++this.made, asked);
+    this.cards.set(id, card);
+    this.list.append(card.element);
+    this.rescale();
+    const early = this.early.filter((message) => message.id === id);
+    this.early = this.early.filter((message) => message.id !== id);
+    for (const message of early) card.hear(message);
+    this.onChange();
+    return card;
+  }
+
+  /** What the server says of a take. */
+  hear(message) {
+    const card = this.cards.get(message.id);
+    if (card) card.hear(message);
+    else this.early = [...this.early, message].slice(-200);
+    this.onChange();
+  }
+
+  get running() { return [...this.cards.values()].filter((card) => RUNNING.has(card.state)).length; }
+  get size() { return this.cards.size; }
+
+  stopAll() {
+    for (const card of this.cards.values()) if (RUNNING.has(card.state)) card.stop();
+  }
+
+  remove(card) {
+    player.forget(card.source);
+    this.cards.delete(card.id);
+    card.element.remove();
+    this.rescale();
+    this.onChange();
+  }
+
+  rescale() {
+    const cards = [...this.cards.values()];
+    const range = pitchRange(cards.flatMap((card) => [...card.roll.notes.values()]));
+    const total = Math.max(8, ...cards.map((card) => card.total));
+    for (const card of cards) card.roll.show({ ...range, total });
+  }
+}
+
+class Card {
+  constructor(takes, id, number, asked) {
+    this.takes = takes;
+    this.id = id;
+    this.number = number;
+    this.asked = asked; // the settings
+    this.state = "queued";
+    this.primerSeconds = 0;
+    this.seconds = 0;
+    const fragment = document.getElementById("take-template").content.cloneNode(true);
+    this.element = fragment.firstElementChild;
+    this.$ = (selector) => this.element.querySelector(selector);
+    this.$("h3").textContent = `Take ${number}`;
+    this.$(".about").textContent =
+      `${asked.model} · seed ${asked.seed} · temp. ${asked.temperature} · p ${asked.top_p}`;
+    this.$(".remove").setAttribute("aria-label", `Remove take ${number}`);
+    this.$(".play-button").setAttribute("aria-label", `Play take ${number}`);
+    this.$(".stop").setAttribute("aria-label", `Stop take ${number}`);
+    this.$(".progress").setAttribute("aria-valuemax", asked.seconds);
+    this.$(".midi").href = api.fileOf("takes", id, "mid");
+    this.$(".wav").href = api.fileOf("takes", id, "wav");
+    this.$(".wav").hidden = !takes.sound;
+    this.roll = new Roll(this.$(".roll"), {
+      label: `Take ${number}; left and right arrows move from note to note`,
+      onNote: (note) => this.select(note),
+      onSeek: (seconds) => player.seek(this.source, Math.min(seconds, this.length)),
+    });
+    this.source = {
+      url: takes.sound ? api.fileOf("takes", id, "wav") : null,
+      notes: () => [...this.roll.notes.values()],
+      seconds: () => this.length,
+      show: (position, playing = true) => this.#position(position, playing),
+      busy: (busy) => this.$(".play-button").toggleAttribute("data-busy", busy),
+    };
+    this.$(".play-button").onclick = () => player.toggle(this.source);
+    this.$(".stop").onclick = () => this.stop();
+    this.$(".remove").onclick = () => this.remove();
+    this.$(".again").onclick = () => takes.onMotif(id);
+    this.$(".hide").onclick = () => this.unselect();
+    this.$(".layer").onchange = () => this.#drawAttention();
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.unselect();
+    });
+    this.#showState({});
+  }
+
+  get length() { return this.primerSeconds + this.seconds; }
+  get total() { return this.primerSeconds + Math.max(this.seconds, this.asked.seconds); }
+
+  hear(message) {
+    if (message.type === "notes") {
+      const opening = !this.roll.notes.size;
+      this.roll.add(message.notes.map(noteOf));
+      if (message.seconds !== undefined) this.seconds = message.seconds;
+      const { low, high } = this.roll;
+      if (opening || message.notes.some(([, , pitch]) => pitch < low || pitch > high)) this.takes.rescale();
+    } else {
+      this.state = message.state;
+      this.primerSeconds = message.primer_seconds;
+      this.seconds = message.seconds;
+      this.roll.primerEnd = message.primer_seconds;
+      this.takes.rescale();
+    }
+    this.#showState(message);
+  }
+
+  stop() {
+    api.stopTake(this.id).catch((error) => this.#line(error.message));
+  }
+
+  remove() {
+    api.removeTake(this.id).catch(() => {});
+    this.takes.remove(this);
+  }
+
+  #showState({ ahead, error, warnings, elapsed_seconds: elapsed, events }) {
+    const composing = this.state === "composing";
+    const finished = (this.state === "done" || this.state === "stopped") && this.roll.notes.size > 0;
+    if (ahead !== undefined) this.ahead = ahead;
+    this.element.dataset.state = this.state;
+    this.$(".stop").hidden = !RUNNING.has(this.state);
+    this.$(".results").hidden = !finished;
+    this.$(".play-button").disabled = !finished;
+    this.$(".progress").setAttribute("aria-valuenow", Math.round(this.seconds));
+    this.$(".progress").style.visibility = RUNNING.has(this.state) ? "" : "hidden";
+    this.$(".progress div").style.width = `${Math.min(100, (100 * this.seconds) / this.asked.seconds)}%`;
+    this.roll.show({ edge: composing ? this.length : null });
+    if (composing) this.roll.reveal(this.length);
+    if (elapsed > 0 && events > 0) {
+      this.$(".state").title = `${events} events, ${Math.round(events / elapsed)} a second`;
+    }
+    this.$(".state").textContent = {
+      queued: this.ahead ? `Waiting; ${this.ahead} before it` : "Waiting",
+      loading: "Reading the model…",
+      composing: `Composing… ${Math.floor(this.seconds)} of ${this.asked.seconds} s`,
+      done: finished ? "Done" : "",
+      stopped: finished ? `Stopped after ${clock(this.seconds)}` : "Stopped before it began",
+      failed: "",
+    }[this.state];
+    if (finished && !player.source) this.#position(null, false);
+    if (error) this.#line(`It could not be composed: ${error}`);
+    else if (warnings?.length) this.#line(`${warnings.join("; ")}.`);
+  }
+
+  #position(position, playing) {
+    this.roll.show({ playhead: position });
+    if (playing && position !== null) this.roll.reveal(position);
+    this.$(".time").textContent = `${clock(position ?? 0)} / ${clock(this.length)}`;
+    const button = this.$(".play-button");
+    button.toggleAttribute("data-playing", playing);
+    button.setAttribute("aria-label", `${playing ? "Pause" : "Play"} take ${this.number}`);
+    this.element.toggleAttribute("data-playing", playing);
+  }
+
+  #line(text) {
+    const line = this.$(".line");
+    line.textContent = text.charAt(0).toUpperCase() + text.slice(1);
+    line.classList.toggle("error", this.state === "failed");
+    line.hidden = false;
+  }
+
+  // What the model listened to
+
+  async select(note) {
+    const key = keyOf(note);
+    this.roll.show({ selected: key, arcs: [] });
+    this.heard = null;
+    this.$(".attention").hidden = false;
+    this.$(".attention .bar").hidden = true;
+    this.#read(`${pitchName(note.pitch)} at ${note.start.toFixed(1)} s: asking the model…`);
+    await new Promise((resolve) => setTimeout(resolve, LINGER_MS));
+    if (this.roll.selected !== key) return;
+    let heard;
+    try {
+      heard = await api.attention(this.id, note);
+    } catch (error) {
+      if (this.roll.selected === key) this.#read(error.message);
+      return;
+    }
+    if (this.roll.selected !== key) return; // another was clicked meanwhile
+    this.heard = heard;
+    this.#controls(heard);
+    this.$(".attention .bar").hidden = false;
+    this.#drawAttention();
+  }
+
+  unselect() {
+    this.roll.show({ selected: null, arcs: [] });
+    this.$(".attention").hidden = true;
+  }
+
+  #controls({ layers, heads }) {
+    const layer = this.$(".layer");
+    if (layer.options.length !== layers + 1) {
+      layer.replaceChildren(new Option("all", "all"));
+      for (let i = 0; i < layers; i++) layer.add(new Option(String(i + 1), String(i)));
+    }
+    const box = this.$(".heads");
+    if (box.children.length === heads) return;
+    box.replaceChildren();
+    for (let head = 0; head < heads; head++) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", "true");
+      button.setAttribute("aria-label", `Head ${head + 1}`);
+      button.style.setProperty("--head", HEAD_COLORS[head % HEAD_COLORS.length]);
+      button.append(document.createElement("i"), String(head + 1));
+      button.onclick = () => {
+        button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") !== "true");
+        this.#drawAttention();
+      };
+      box.append(button);
+    }
+  }
+
+  #drawAttention() {
+    if (!this.heard) return;
+    const { layers, notes, weights } = this.heard;
+    const layer = this.$(".layer").value;
+    const on = [...this.$(".heads").children].map((button) => button.getAttribute("aria-pressed") === "true");
+    const heads = on.filter(Boolean).length || 1;
+    const share = layer === "all" ? 1 / layers : 1;
+    const arcs = new Map(), sums = new Map();
+    for (const [which, head, row, weight] of weights) {
+      if ((layer !== "all" && which !== Number(layer)) || !on[head]) continue;
+      const key = `${head}/${row}`;
+      arcs.set(key, { head, row, weight: (arcs.get(key)?.weight ?? 0) + weight * share });
+      sums.set(row, (sums.get(row) ?? 0) + (weight * share) / heads);
+    }
+    const noteAt = (row) => {
+      const [start, pitch, track] = notes[row];
+      return this.#find(start, pitch, track) ?? { start, end: start, pitch, track };
+    };
+    const strongest = [...arcs.values()].sort((a, b) => b.weight - a.weight).slice(0, MOST_ARCS);
+    this.roll.show({
+      arcs: strongest.map(({ head, row, weight }) => ({
+        note: noteAt(row), weight, color: HEAD_COLORS[head % HEAD_COLORS.length],
+      })),
+    });
+    const note = this.roll.notes.get(this.roll.selected);
+    const told = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([row, weight]) => {
+      const { pitch, start } = noteAt(row);
+      return `${pitchName(pitch)} at ${start.toFixed(1)} s (${Math.round(100 * weight)} %)`;
+    });
+    const name = `${pitchName(note.pitch)} at ${note.start.toFixed(1)} s`;
+    const given = note.start < this.primerSeconds - 1e-4;
+    this.#read(
+      told.length
+        ? `${name}: ${given ? "to expect it, the model listens" : "to write it, the model listened"} most to ${told.join(", ")}.`
+        : `${name}: nothing before it stands out.`,
+    );
+  }
+
+  #find(start, pitch, track) {
+    for (const note of this.roll.notes.values()) {
+      if (note.pitch === pitch && note.track === track && Math.abs(note.start - start) < 0.002) return note;
+    }
+    return null;
+  }
+
+  #read(text) { this.$(".reading").textContent = text; }
+}

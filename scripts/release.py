@@ -1,0 +1,156 @@
+"""Turn a run into a released checkpoint: half precision, measured on validation, with its README.
+
+    python scripts/release.py checkpoints/RUN --data data/maestro --out checkpoints/piano
+
+What is measured is what is released: the weights are rounded to half precision first. A release
+that is already there is replaced only when the new one has a lower NLL on the same data, or with
+--force. The test split is read only with --test, once, for a final report.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from music_transformer.checkpoint import CONFIG, README, load_checkpoint, read_config
+from music_transformer.datasets import PreparedData
+from music_transformer.evaluation import Floors, NllReport, count_floors, evaluate_nll
+
+LICENCES = {
+    "maestro": (
+        "[MAESTRO v3](https://magenta.tensorflow.org/datasets/maestro) (Hawthorne et al., ICLR "
+        "2019), official split",
+        "CC BY-NC-SA 4.0, like the data: attribution, non-commercial use only, share alike",
+    ),
+    "jsb": (
+        "[JSB Chorales](https://github.com/czhuang/JSB-Chorales-dataset) on sixteenths, 229 / 76 / "
+        "77 pieces; the music is in the public domain, the data set states no licence",
+        "MIT, like the code",
+    ),
+}
+LARGEST_MIB = 15.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("checkpoint", help="the run, or any checkpoint")
+    parser.add_argument("--data", required=True, help="prepared data to measure on")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the release")
+    parser.add_argument("--hardware", default="two cores of a shared CPU machine")
+    parser.add_argument("--hours", type=float, help="all hours of training, over all stages")
+    parser.add_argument("--events", type=int, help="all events trained on, over all stages")
+    parser.add_argument("--test", action="store_true", help="measure the test split too, once")
+    parser.add_argument("--force", action="store_true", help="replace a better release")
+    args = parser.parse_args()
+
+    data = PreparedData.open(args.data)
+    with tempfile.TemporaryDirectory() as folder:
+        rounded = load_checkpoint(args.checkpoint, "cpu").save(Path(folder) / args.out.name)
+        size = sum(path.stat().st_size for path in rounded.iterdir()) / 2**20
+        if size > LARGEST_MIB:
+            sys.exit(f"{args.checkpoint}: {size:.1f} MiB in half precision; at most {LARGEST_MIB}.")
+        session = load_checkpoint(rounded, "cpu")
+        splits = ["validation", "test"] if args.test else ["validation"]
+        measured: dict[str, tuple[NllReport, Floors]] = {}
+        for split in splits:
+            with tqdm(desc=split, unit="window") as bar:
+
+                def report(done: int, total: int, bar: Any = bar) -> None:
+                    bar.total = total
+                    bar.update(done - bar.n)
+
+                nll_report = evaluate_nll(session.model, data, split, progress=report)
+            measured[split] = (nll_report, count_floors(data, split))
+        nll = measured["validation"][0].nll
+        before = _released_nll(args.out, data.checksum)
+        if before is not None and before <= nll and not args.force:
+            print(f"kept {args.out}: {before:.4f} is not above the new {nll:.4f}")
+            return 0
+        session.training["released"] = {
+            "data_checksum": data.checksum,
+            "hours": args.hours,
+            "events": args.events,
+            **{split: one.to_dict() for split, (one, _) in measured.items()},
+        }
+        (rounded / README).unlink()
+        final = session.save(rounded)
+        (final / README).write_text(
+            _readme(args, data, session.training, measured, session.model), encoding="utf-8"
+        )
+        args.out.mkdir(parents=True, exist_ok=True)
+        for path in final.iterdir():
+            shutil.copyfile(path, args.out / f".{path.name}.new")
+        for path in final.iterdir():
+            (args.out / f".{path.name}.new").replace(args.out / path.name)
+    print(f"{args.out}: validation NLL {nll:.4f}, {size:.1f} MiB")
+    return 0
+
+
+def _released_nll(folder: Path, checksum: str) -> float | None:
+    """Validation NLL of the release that is there, where it was measured on the same data."""
+    if not (folder / CONFIG).is_file():
+        return None
+    released = read_config(folder)["training"].get("released", {})
+    if released.get("data_checksum") != checksum:
+        return None
+    return float(released["validation"]["nll"])
+
+
+def _readme(
+    args: argparse.Namespace,
+    data: PreparedData,
+    training: dict[str, Any],
+    measured: dict[str, tuple[NllReport, Floors]],
+    model: Any,
+) -> str:
+    corpus = str(data.meta.get("corpus", "unknown"))
+    source, licence = LICENCES.get(corpus, (corpus, "that of its data"))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    c = model.config
+    unit = "note" if data.tokenizer.kind == "chorale" else "event"
+    rows = []
+    for split, (report, floors) in measured.items():
+        error = "" if report.standard_error is None else f" ± {report.standard_error:.3f}"
+        rows.append(
+            f"| {split} | **{report.nll:.4f}** | {report.mean_over_pieces:.3f}{error} | "
+            + ", ".join(f"{name} {value:.3f}" for name, value in floors.values.items())
+            + " |"
+        )
+    protocol = measured["validation"][0].protocol
+    events = args.events or training.get("events", 0)
+    hours = args.hours or training.get("seconds", 0) / 3600
+    return "\n".join(
+        [
+            f"# {args.out.name}",
+            "",
+            f"- **Data**: {source}.",
+            f"- **Licence of the weights**: {licence}.",
+            f"- **Model**: {parameters:,} parameters in half precision; {c.n_layers} layers, "
+            f"d_model {c.d_model}, {c.n_heads} heads, d_ff {c.d_ff}, "
+            f"attention_position {c.attention_position}, max_distance {c.distances}, "
+            f"input_position {c.input_position}, context {c.context}.",
+            f"- **Training**: {events:,} events in {hours:.1f} hours on {args.hardware}; every "
+            "setting is in `config.json`.",
+            "",
+            f"NLL in nats per {unit}, whole split, windows of {protocol['context']} every "
+            f"{protocol['stride']}; START, END and padding are not counted. Validation chose.",
+            "",
+            f"| split | NLL per {unit} | mean over pieces | floors, counted on train |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+            "```",
+            f"music-transformer evaluate --checkpoint {args.out.name} --data data/{corpus} "
+            "--split validation",
+            "```",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

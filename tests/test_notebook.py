@@ -1,0 +1,81 @@
+"""The example notebook runs from top to bottom, and its cells show what they promise.
+
+Its code cells are executed here, in order, as a notebook would: no Jupyter needed. The model is a
+tiny one under the released name.
+"""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from music_transformer.checkpoint import SEARCH_VARIABLE, save_checkpoint
+from music_transformer.midi import read_midi
+from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.tokenizers import PerformanceTokenizer
+
+pytest.importorskip("matplotlib", reason="needs the [plot] extra")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+NOTEBOOK = REPOSITORY / "docs" / "example.ipynb"
+
+
+def code_cells() -> list[str]:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def shown_by(source: str, names: dict[str, Any]) -> Any:
+    """Run a cell; the value of its last line where that is an expression."""
+    body = ast.parse(source).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), "cell", "exec"), names)
+    if not isinstance(last, ast.Expr):
+        return None
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what the notebook needs, with a tiny `piano`; the working folder is its `docs`."""
+    shutil.copytree(REPOSITORY / "data" / "motifs", tmp_path / "data" / "motifs")
+    tokenizer = PerformanceTokenizer()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = ModelConfig(
+            vocab_size=tokenizer.vocab_size, n_layers=1, d_model=8, n_heads=2, d_ff=8, context=64
+        )
+        model = MusicTransformer(config)
+    save_checkpoint(tmp_path / "checkpoints" / "piano", model, tokenizer, training={})
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path / "docs")
+    monkeypatch.setenv(SEARCH_VARIABLE, str(tmp_path / "checkpoints"))
+    return tmp_path
+
+
+def test_the_example_notebook_runs_and_shows_notes_symbols_and_attention(folder: Path) -> None:
+    names: dict[str, Any] = {}
+    motif, symbols, continuation, figure, _ = [shown_by(cell, names) for cell in code_cells()]
+    assert "<svg" in motif._repr_html_()
+    assert symbols[0].startswith("SET_VELOCITY")
+    assert "<svg" in continuation._repr_html_()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    written = read_midi(folder / "out" / "from_notebook.mid")
+    assert written.end_time == pytest.approx(names["result"].report.primer_seconds + 10)
+
+
+def test_notes_in_the_notebook_can_be_heard(folder: Path) -> None:
+    pytest.importorskip("midirenderer", reason="needs the [audio] extra")
+    motif = shown_by(code_cells()[0], {})
+    assert "<audio controls" in motif._repr_html_()
+
+
+def test_the_notebook_is_stored_without_results() -> None:
+    """No sound and no picture goes into git, and none of what a model of MAESTRO composed."""
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None

@@ -1,0 +1,307 @@
+"""The page in a real browser: everything a musician does with it, and nothing it must not do.
+
+Skipped where there is no Chromium or no selenium; with MUSIC_TRANSFORMER_BROWSER=required, as in
+`.ci/run`, that is a failure instead.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from music_transformer.midi import read_midi
+from tests.web.conftest import Client
+
+TIMEOUT_SECONDS = 60
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def _missing(reason: str) -> None:
+    if os.environ.get("MUSIC_TRANSFORMER_BROWSER") == "required":
+        pytest.fail(f"the browser test is required, but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A headless Chromium that tells all of its requests and of its console."""
+    try:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+    except ImportError:
+        _missing("selenium is not installed: pip install music-transformer[dev]")
+    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        _missing("there is no Chromium with its chromedriver (Debian: chromium, chromium-driver)")
+    assert driver is not None
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (
+        *("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "disable-dev-shm-usage"),
+        *("no-first-run", "disable-background-networking", "disable-component-update"),
+        *("disable-sync", "mute-audio", "window-size=1280,1000"),
+        f"user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    downloads = tmp_path_factory.mktemp("downloads")
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    chromium = webdriver.Chrome(options=options, service=Service(driver))
+    chromium.downloads = downloads
+    chromium.get("about:blank")
+    yield chromium
+    chromium.quit()
+
+
+class Page:
+    """The page as its user sees it."""
+
+    def __init__(self, browser: Any, client: Client) -> None:
+        self.browser = browser
+        self.client = client
+        browser.get(client.url)
+        self.wait(lambda: self.all("body[data-ready]"))
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.browser.find_elements("css selector", selector))
+
+    def one(self, selector: str) -> Any:
+        found = self.all(selector)
+        assert found, f"nothing on the page is {selector}"
+        return found[0]
+
+    def click(self, selector: str) -> None:
+        element = self.one(selector)
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+
+    def set(self, name: str, value: object) -> None:
+        self.browser.execute_script(
+            "const field = document.getElementById(arguments[0]); field.value = arguments[1];"
+            "field.dispatchEvent(new Event('input'))",
+            name,
+            str(value),
+        )
+
+    def wait(self, condition: Callable[[], Any], seconds: float = TIMEOUT_SECONDS) -> Any:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if result := condition():
+                return result
+            time.sleep(0.05)
+        raise AssertionError(f"it never happened; the page says: {self.one('body').text}")
+
+    def notes(self, selector: str = "#motif-roll") -> int:
+        return int(self.one(selector).get_attribute("data-notes") or 0)
+
+    def states(self) -> list[str]:
+        return [str(take.get_attribute("data-state")) for take in self.all(".take")]
+
+    def upload(self, path: Path) -> None:
+        self.one("#file").send_keys(str(path))
+
+    def second(self, place: int) -> int:
+        """Where a playhead is: 0 is the motif's, then come those of the takes."""
+        minutes, seconds = self.all(".time")[place].text.split(" / ")[0].split(":")
+        return 60 * int(minutes) + int(seconds)
+
+    def continue_motif(self, seconds: int, count: int = 1) -> None:
+        """Upload a motif and have it continued to the end."""
+        self.set("seconds", seconds)
+        self.set("count", count)
+        self.click("#go")
+
+
+@pytest.fixture
+def page(browser: Any, client: Client) -> Iterator[Page]:
+    """A fresh page; afterwards, whatever it did, it asked nobody else and complained of nothing."""
+    browser.get_log("performance")
+    browser.get_log("browser")
+    yield Page(browser, client)
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    assert client.url in asked
+    own = (client.url, "data:", "blob:", "chrome:")  # the last is the browser's empty tab
+    foreign = [url for url in asked if not url.startswith(own)]
+    assert foreign == []
+    console = browser.get_log("browser")
+    # Chromium writes down every refusal, also the one that a test is about.
+    refusals = [entry for entry in console if "status of 4" in entry["message"]]
+    assert [entry for entry in console if entry not in refusals] == []
+    browser.get("about:blank")
+
+
+def test_a_file_is_continued_heard_compared_and_downloaded(page: Page, motifs: Path) -> None:
+    page.upload(motifs / "twinkle_melody.mid")
+    page.wait(lambda: page.notes() == 42)
+    assert "twinkle" in page.one("#motif-about").text.lower()
+
+    page.continue_motif(5, count=2)
+    page.wait(lambda: page.states() == ["done", "done"])
+    assert page.notes(".take .roll") > 42
+
+    # Playing moves the playhead; the other take goes on at the same second; pausing keeps it.
+    first, second = page.all(".play-button")
+    page.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", first)
+    first.click()
+    page.wait(lambda: page.second(1) >= 2)
+    assert first.get_attribute("aria-label") == "Pause take 1"
+    second.click()
+    page.wait(lambda: page.second(2) >= 3)
+    assert first.get_attribute("aria-label") == "Play take 1"
+    second.click()
+    kept = page.second(2)
+    time.sleep(1.1)
+    assert page.second(2) == kept
+
+    page.click(".take .midi")
+    [path] = page.wait(lambda: list(page.browser.downloads.glob("*.mid")))
+    assert path.name == "twinkle_melody-seed-0.mid"
+    assert len(read_midi(path)) == page.notes(".take .roll")
+
+    page.click(".take .remove")
+    page.wait(lambda: page.states() == ["done"])
+
+
+def test_a_take_grows_before_the_eyes_and_can_be_stopped(page: Page, motifs: Path) -> None:
+    page.upload(motifs / "c_major_scale.mid")
+    page.wait(lambda: page.notes() == 8)
+    page.continue_motif(120)
+    page.wait(lambda: page.states() == ["composing"])
+    early = page.wait(lambda: page.notes(".take .roll") > 8 and page.notes(".take .roll"))
+    page.wait(lambda: page.notes(".take .roll") > early)
+    assert page.states() == ["composing"]
+    assert int(page.one(".take .progress").get_attribute("aria-valuenow")) > 0
+    page.click(".take .stop")
+    page.wait(lambda: page.states() == ["stopped"])
+    assert "Stopped after" in page.one(".take .state").text
+    assert page.one(".take .midi").is_displayed()
+
+
+def test_a_bad_file_is_a_line_on_the_page(page: Page, tmp_path: Path, motifs: Path) -> None:
+    bad = tmp_path / "bad <b>file.mid"
+    bad.write_bytes(b"this is no music")
+    page.upload(bad)
+    page.wait(lambda: page.one("#motif-error").is_displayed())
+    assert page.one("#motif-error").text.startswith("Bad <b>file.mid: ")
+    page.upload(motifs / "c_major_scale.mid")
+    page.wait(lambda: page.notes() == 8)
+    assert not page.one("#motif-error").is_displayed()
+
+
+def test_a_file_can_be_dropped(page: Page, motifs: Path) -> None:
+    data = list((motifs / "c_major_scale.mid").read_bytes())
+    page.browser.execute_script(
+        "const files = new DataTransfer();"
+        "files.items.add(new File([new Uint8Array(arguments[0])], 'dropped.mid'));"
+        "const drop = new DragEvent('drop', {dataTransfer: files, bubbles: true});"
+        "document.getElementById('drop').dispatchEvent(drop)",
+        data,
+    )
+    page.wait(lambda: page.notes() == 8)
+    assert "dropped" in page.one("#motif-about").text
+
+
+def test_notes_are_played_with_the_mouse_and_with_the_keys(page: Page) -> None:
+    from selenium.webdriver import ActionChains
+
+    page.click("#record")
+    page.click(".key[aria-label='E4']")
+    page.browser.execute_script("document.activeElement.blur()")
+    ActionChains(page.browser).key_down("a").pause(0.1).key_up("a").perform()
+    ActionChains(page.browser).key_down("t").pause(0.1).key_up("t").perform()
+    page.wait(lambda: page.notes() >= 3)
+    page.click("#record")
+    page.wait(lambda: "played: 3 notes" in page.one("#motif-about").text)
+    page.continue_motif(5)
+    page.wait(lambda: page.states() == ["done"])
+
+
+def test_a_note_shows_what_the_model_listened_to(page: Page, motifs: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page.upload(motifs / "c_major_scale.mid")
+    page.wait(lambda: page.notes() == 8)
+    page.continue_motif(5)
+    page.wait(lambda: page.states() == ["done"])
+    roll = page.one(".take .roll")
+    roll.send_keys(Keys.ARROW_LEFT)
+    page.wait(lambda: "listened most to" in page.one(".reading").text)
+    assert len(page.all(".take .heads button")) == 3
+    assert [option.text for option in page.all(".take .layer option")] == ["all", "1", "2"]
+    roll.send_keys(Keys.ESCAPE)
+    assert not page.one(".attention").is_displayed()
+
+
+def test_the_tab_key_reaches_everything_and_everything_has_a_name(page: Page) -> None:
+    nameless = page.browser.execute_script(
+        "return [...document.querySelectorAll('button, input, select, a')]"
+        ".filter(e => !(e.innerText?.trim() || e.ariaLabel || e.labels?.length"
+        "  || e.getAttribute('aria-labelledby')))"
+        ".map(e => e.outerHTML)"
+    )
+    assert nameless == []
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    reached = []
+    for _ in range(40):
+        ActionChains(page.browser).send_keys(Keys.TAB).perform()
+        reached.append(page.browser.execute_script("return document.activeElement.id"))
+    wanted = ["motif-roll", "open", "record", "model", "seconds", "temperature", "top-p", "seed"]
+    places = [reached.index(name) for name in [*wanted, "count", "go"]]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_screen(page: Page, motifs: Path, width: int) -> None:
+    page.upload(motifs / "fur_elise_opening.mid")
+    page.wait(lambda: page.notes() == 53)
+    page.continue_motif(5, count=2)
+    page.wait(lambda: page.states() == ["done", "done"])
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        page.wait(
+            lambda: page.browser.execute_script(
+                "return document.documentElement.scrollWidth <= arguments[0]", width
+            ),
+            seconds=5,
+        )
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("leave", ["reload", "elsewhere"])
+def test_leaving_the_page_frees_the_model(page: Page, leave: str) -> None:
+    page.continue_motif(120)
+    page.wait(lambda: page.states() == ["composing"])
+    if leave == "elsewhere":  # the browser keeps the page for its back button
+        page.browser.get("about:blank")
+    page.browser.get(page.client.url)
+    page.wait(lambda: page.all("body[data-ready]"))
+    page.continue_motif(5)
+    page.wait(lambda: page.states() == ["done"])
+
+
+def test_without_a_sound_font_the_page_plays_by_itself(
+    browser: Any, serve: Callable[..., Client], tmp_path: Path, motifs: Path
+) -> None:
+    page = Page(browser, serve(soundfont=tmp_path / "none.sf2"))
+    page.upload(motifs / "twinkle_melody.mid")
+    page.wait(lambda: page.notes() == 42)
+    page.click("#motif-play")
+    page.wait(lambda: page.second(0) >= 1)
+    page.click("#motif-play")
+    assert page.one("#motif-play").get_attribute("aria-label") == "Play the motif"
+    browser.get("about:blank")
