@@ -196,7 +196,8 @@ export class Roll {
     pen.fillStyle = ink.soft;
     const octaves = row * 12 < 15 ? 24 : 12; // names need their height
     for (let pitch = Math.ceil(this.low / octaves) * octaves; pitch <= this.high; pitch += octaves) {
-      pen.fillText(pitchName(pitch), left + 5, this.#y(pitch, height) + row - 2);
+      const y = this.#y(pitch, height) + row - 2;
+      if (y > 9) pen.fillText(pitchName(pitch), left + 5, y);
     }
   }
 
