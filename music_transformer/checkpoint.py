@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from music_transformer.errors import CheckpointError, ConfigError, MusicTransformerError
+from music_transformer.files import replace_folder
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.decoder import MusicTransformer
 from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
@@ -161,7 +162,7 @@ def save_checkpoint(
         if not (temporary / README).exists():
             (temporary / README).write_text(_readme(final.name, training), encoding="utf-8")
         sync(temporary)
-        _swap(temporary, final)
+        replace_folder(temporary, final)
     except OSError as error:
         raise CheckpointError(f"{final}: cannot be written: {error}.") from error
     finally:
@@ -390,21 +391,6 @@ def _replaceable(folder: Path) -> list[Path]:
     if any(path.is_dir() for path in content):
         raise CheckpointError(f"{folder} has folders inside, so it is left alone; save elsewhere.")
     return content
-
-
-def _swap(temporary: Path, final: Path) -> None:
-    """Put the finished folder in place of the one that may be there."""
-    if not final.exists():
-        temporary.rename(final)
-        return
-    aside = final.with_name(f".{final.name}.old-{os.getpid()}")
-    final.rename(aside)
-    try:
-        temporary.rename(final)
-    except OSError:
-        aside.rename(final)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _readme(name: str, training: Mapping[str, Any]) -> str:

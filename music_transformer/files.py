@@ -5,6 +5,7 @@ complete: a reader sees the old file or the new one, never a part of either.
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,25 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def replace_folder(ready: Path, final: Path) -> None:
+    """Rename the complete folder `ready` to `final`; what was there goes only after that.
+
+    Raises:
+        OSError: it cannot be renamed; what was at `final` is there again.
+    """
+    if not final.exists():
+        ready.rename(final)
+        return
+    aside = final.with_name(f".{final.name}.old-{os.getpid()}")
+    final.rename(aside)
+    try:
+        ready.rename(final)
+    except OSError:
+        aside.rename(final)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _new_file_beside(final: Path) -> Path:

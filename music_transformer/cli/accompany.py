@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _accompany(args: argparse.Namespace) -> "list[Accompaniment]":
-    from music_transformer.cli.output import report_warnings
+    from music_transformer.cli.output import report_warnings, say_device
     from music_transformer.midi import read_midi
 
     melody = read_midi(args.melody)
@@ -108,8 +108,7 @@ def _accompany(args: argparse.Namespace) -> "list[Accompaniment]":
 
     session = load_checkpoint(args.checkpoint, device=args.device)
     accompanist = _accompanist(args.checkpoint, session)
-    if args.device == "auto":
-        print(f"device: {session.device}", file=sys.stderr)
+    say_device(args.device, session.device)
     with _progress() as progress:
         return accompanist(session, melody, args, progress)
 

@@ -75,13 +75,12 @@ def tokenizer_of(args: argparse.Namespace) -> Tokenizer:
 
 def run(args: argparse.Namespace) -> int:
     """Read, encode, print."""
-    from music_transformer.cli.output import naming, print_json, warn
+    from music_transformer.cli.output import naming, print_json, report_warnings
     from music_transformer.midi.read import read_midi
 
     tokenizer = tokenizer_of(args)
     notes = read_midi(args.file, piano_only=args.piano_only)
-    for problem, count in notes.warnings.items():
-        warn(f"{args.file}: {problem} ({count}x)")
+    report_warnings(args.file, notes.warnings)
     with naming(args.file):
         ids = tokenizer.encode(notes, keep_silence=not args.drop_silence)
     print_json(tokenizer.symbols(ids) if args.symbols else ids)

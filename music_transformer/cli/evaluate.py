@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.output import print_json, warn
+from music_transformer.cli.output import print_json, say_device, warn
 
 if TYPE_CHECKING:
     from music_transformer.checkpoint import Session
@@ -53,9 +53,14 @@ def add_parser(subparsers: Any) -> None:
 
 def _lengths(text: str) -> list[int]:
     """``256,512`` -> [256, 512]."""
-    lengths = [int(part) for part in text.split(",")]
-    if min(lengths) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: lengths are whole numbers from 1 up")
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if min(lengths, default=0) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: lengths are whole numbers from 1 up with commas between, such as 128,256"
+        )
     return lengths
 
 
@@ -68,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     data = PreparedData.open(args.data)
     session = load_checkpoint(args.checkpoint, device=args.device)
     _check_tokenizer(session, data)
+    say_device(args.device, session.device)
     if args.split == "test":
         warn("the test split is to be reported once; choose between models by validation.")
     if args.lengths:

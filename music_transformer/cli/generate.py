@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import importlib.util
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -171,7 +170,7 @@ def _check_gap(args: argparse.Namespace) -> None:
 
 
 def _generate(args: argparse.Namespace, settings: "Settings") -> "list[Generation]":
-    from music_transformer.cli.output import naming, report_warnings
+    from music_transformer.cli.output import naming, report_warnings, say_device
     from music_transformer.midi import read_midi
 
     primer = None
@@ -183,8 +182,7 @@ def _generate(args: argparse.Namespace, settings: "Settings") -> "list[Generatio
     from music_transformer.generation import generate_batch
 
     session = load_checkpoint(args.checkpoint, device=args.device)
-    if args.device == "auto":
-        print(f"device: {session.device}", file=sys.stderr)
+    say_device(args.device, session.device)
     with naming(args.primer or "without a primer"), _progress(settings) as progress:
         return generate_batch(
             session, primer, samples=args.samples, progress=progress, **dataclasses.asdict(settings)

@@ -128,11 +128,13 @@ def run_build(args: argparse.Namespace) -> int:
     files = _midi_files(args.primers)
 
     from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.cli.output import say_device
 
     sessions = {
         name: load_checkpoint(checkpoint, device=args.device)
         for name, checkpoint in zip(names, args.checkpoints, strict=True)
     }
+    say_device(args.device, sessions[names[0]].device)
     tokenizers = [session.tokenizer for session in sessions.values()]
     for name, tokenizer in zip(names, tokenizers, strict=True):
         if tokenizer.to_config() != tokenizers[0].to_config():

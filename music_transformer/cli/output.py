@@ -15,7 +15,15 @@ from typing import Any
 from music_transformer.errors import ConfigError, MidiError, TokenError
 from music_transformer.files import atomic_path
 
-__all__ = ["atomic_path", "check_output", "naming", "print_json", "report_warnings", "warn"]
+__all__ = [
+    "atomic_path",
+    "check_output",
+    "naming",
+    "print_json",
+    "report_warnings",
+    "say_device",
+    "warn",
+]
 
 
 def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
@@ -65,6 +73,12 @@ def print_json(value: Any) -> None:
 def warn(message: str) -> None:
     """Print one line for the user on stderr, where it cannot mix with results."""
     print(f"music-transformer: warning: {message}", file=sys.stderr)
+
+
+def say_device(asked: str, device: object) -> None:
+    """Say on stderr which device ``--device auto`` stands for here."""
+    if asked == "auto":
+        print(f"device: {device}", file=sys.stderr)
 
 
 def report_warnings(path: str | os.PathLike[str], warnings: Mapping[str, int]) -> None:

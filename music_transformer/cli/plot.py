@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,11 +112,11 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
 
     new_figure(1, 1)  # a missing extra is said before the model works
     from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.cli.output import say_device
     from music_transformer.evaluation.attention import note_attention
 
     session = load_checkpoint(args.checkpoint, device=args.device)
-    if args.device == "auto":
-        print(f"device: {session.device}", file=sys.stderr)
+    say_device(args.device, session.device)
     number = _number(args.query)
     found = note_attention(
         session,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.files import atomic_path
+from music_transformer.files import atomic_path, replace_folder
 
 TIMEOUT_SECONDS = 60.0
 _CHUNK = 1 << 18  # bytes
@@ -141,9 +141,7 @@ def copy_checkpoint(source: Path, out: Path) -> None:
         for path in sorted(source.iterdir()):
             if path.is_file():
                 shutil.copyfile(path, temporary / path.name)
-        if out.is_dir():
-            shutil.rmtree(out)
-        os.replace(temporary, out)
+        replace_folder(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
 from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
+from music_transformer.tokenizers.chorale import N_VOICES, SILENCE
 
 Ids = npt.NDArray[np.uint16]
 Piece = tuple[str, npt.ArrayLike]  # name and ids, without START and END
@@ -253,13 +254,13 @@ def _voice_ranges(folder: Path, split: dict[str, Any]) -> list[list[int]]:
     ids = np.fromfile(folder / split["file"], dtype=_ID)
     grid = np.concatenate(
         [
-            ids[piece["offset"] + 1 : piece["offset"] + piece["length"] - 1].reshape(-1, 4)
+            ids[piece["offset"] + 1 : piece["offset"] + piece["length"] - 1].reshape(-1, N_VOICES)
             for piece in split["pieces"]
         ]
     )  # (T, 4)
     ranges = []
     for voice in grid.T:
-        pitches = voice[voice < 128]
+        pitches = voice[voice < SILENCE]
         ranges.append([int(pitches.min()), int(pitches.max())] if len(pitches) else [0, 127])
     return ranges
 

@@ -28,8 +28,9 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.generation.filters import Filters, draw, sample_generator
 from music_transformer.generation.melody import Melody, Range, read_melody, transposition_into
-from music_transformer.generation.sampler import Window, context_of, evaluating
+from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.settings import DEFAULT_TOP_P
+from music_transformer.model.decoder import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.tokenizers import ChoraleTokenizer
 from music_transformer.tokenizers.chorale import (

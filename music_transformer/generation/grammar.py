@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.notes import STEPS_PER_SECOND
+from music_transformer.tokenizers.chorale import N_VOICES, SILENCE
 from music_transformer.tokenizers.vocabulary import (
     DEFAULT_VELOCITY_BIN,
     MAX_SHIFT,
@@ -36,8 +37,7 @@ from music_transformer.tokenizers.vocabulary import (
 )
 
 LONGEST_NOTE_STEPS = 20 * STEPS_PER_SECOND
-N_CHORALE_EVENTS = N_PITCHES + 1  # the pitches and silence
-N_VOICES = 4
+N_CHORALE_EVENTS = SILENCE + 1  # the pitches and silence
 
 Mask = NDArray[np.bool_]
 

@@ -29,6 +29,7 @@ from music_transformer.tokenizers.chorale import (
     N_VOICES,
     SILENCE,
     SIXTEENTHS_PER_BEAT,
+    to_sixteenths,
 )
 from music_transformer.tokenizers.vocabulary import (
     MAX_SHIFT,
@@ -169,13 +170,13 @@ def _chorale(
             )
         ids = tokenizer.encode(primer)
         _check_closing_rest(primer.end_time - float(primer.end.max()))
-        quarters = float(primer.tempos.quarters(primer.end_time))
-        sixteenths = math.floor(quarters * SIXTEENTHS_PER_BEAT + 0.5 + 1e-6)
+        sixteenths = int(to_sixteenths(primer.tempos.quarters(primer.end_time)))
         ids += [SILENCE] * (sixteenths * N_VOICES - len(ids))
     else:
         ids = events_of(tokenizer, primer)
-    if not keep_silence:
-        ids = ids[_leading_silence(ids) :]
+    dropped = 0 if keep_silence else _leading_silence(ids)
+    ids = ids[dropped:]
+    in_the_beat = dropped % (N_VOICES * SIXTEENTHS_PER_BEAT)  # an upbeat stays one for the labels
     first = 0
     if primer_seconds is not None:
         sixteenths = max(1, round(primer_seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))
@@ -187,7 +188,7 @@ def _chorale(
                 f"the last {primer_seconds:g} s of the primer have no note: "
                 "keep more of it (--primer-seconds)."
             )
-    return Primer(ids[first:], first, seconds_per_beat)
+    return Primer(ids[first:], in_the_beat + first, seconds_per_beat)
 
 
 def _leading_silence(ids: list[int]) -> int:

@@ -16,8 +16,9 @@ from music_transformer.generation.filters import draw, sample_generator
 from music_transformer.generation.grammar import ChoraleGrammar, PerformanceGrammar
 from music_transformer.generation.primer import read_primer
 from music_transformer.generation.report import GenerationReport, degeneracies
-from music_transformer.generation.sampler import Window, context_of, evaluating
+from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.settings import Settings
+from music_transformer.model.decoder import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.tokenizers.chorale import N_VOICES, SIXTEENTHS_PER_BEAT

@@ -6,9 +6,6 @@ logits are those of a full pass over the same window. A primer longer than the c
 the window on that event-by-event reading would have reached.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
@@ -114,17 +111,6 @@ def context_of(config: ModelConfig, context: int | None) -> int:
             f"learned; try {config.positions}."
         )
     return context
-
-
-@contextmanager
-def evaluating(model: MusicTransformer) -> Iterator[None]:
-    """The model without dropout for the time of the block."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _new_cache(model: MusicTransformer, batch: int, context: int) -> KVCache:

@@ -72,6 +72,8 @@ def to_notes(events: RawEvents, tempo_map: TempoMap, *, piano_only: bool) -> Not
         raise MidiError(_why_empty(warnings))
 
     is_pedal = (columns.kind == _CONTROL) & (columns.first == SUSTAIN)
+    if piano_only:  # `--pedal events` would take the pedal of a string part for the piano's
+        is_pedal &= np.isin(columns.channel, columns.channel[onsets])
     is_note = columns.kind <= _NOTE_ON
     pedals = read_pedals(
         columns.ticks[is_pedal],

@@ -9,15 +9,14 @@ back, whatever its positional scheme and its implementation. Nothing is computed
 could differ from what the model does.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
-from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.decoder import MusicTransformer, evaluating
 
 
 @torch.no_grad()
@@ -56,7 +55,7 @@ def attention_weights(
     for layer in wanted:
         if not -count <= layer < count:
             raise ConfigError(f"layer={layer}: the model has layers 0 to {count - 1}.")
-    with _evaluating(model):
+    with evaluating(model):
         modules = [model.get_submodule(f"layers.{layer % count}.attention") for layer in wanted]
         calls = _recorded_calls(model, modules, ids, place)
         maps = [
@@ -131,14 +130,3 @@ def _weights_of(attention: nn.Module, call: _Call, n_heads: int) -> Tensor:
         for hook in hooks:
             hook.remove()
     return torch.cat(columns, dim=-1)  # (H, L, L)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode, and then as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

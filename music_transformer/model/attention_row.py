@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ShapeError
-from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.decoder import MusicTransformer, evaluating
 
 
 @torch.enable_grad()
@@ -52,16 +52,14 @@ def attention_row(model: MusicTransformer, ids: Tensor, *, place: Tensor | None 
         return (mixed.detach(),)
 
     hooks = []
-    was_training = model.training
-    model.eval()
     try:
         for layer in model.layers:
             value, out = (layer.get_submodule(f"attention.{name}") for name in ("value", "out"))
             hooks.append(value.register_forward_hook(begin_with_value))
             hooks.append(out.register_forward_pre_hook(read_weights))
-        model(ids, place=place)
+        with evaluating(model):
+            model(ids, place=place)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     return torch.stack(rows)  # (n_layers, H, L)

@@ -7,6 +7,9 @@ each sublayer instead of after it, which trains without a long warm-up.
 Source: Huang et al. 2018, "Music Transformer".
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -83,6 +86,17 @@ class MusicTransformer(nn.Module):
             dtype=weight.dtype,
             device=weight.device,
         )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model without dropout for the time of the block, and then as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _initialise(module: nn.Module) -> None:

@@ -71,8 +71,10 @@ class InputEmbedding(nn.Module):
     def _sinusoids(self, start: int, end: int, like: Tensor) -> Tensor:
         """(end - start, d_model); the table grows when a longer window is read."""
         if end > self.sinusoids.shape[0]:
-            table = sinusoidal_table(end, self.config.d_model, base=self.config.position_base)
-            self.sinusoids = table.to(like.device)
+            rows = max(end, 2 * self.sinusoids.shape[0])  # read event by event, it grows seldom
+            with torch.inference_mode(False):  # it is kept, and training may need it later
+                table = sinusoidal_table(rows, self.config.d_model, base=self.config.position_base)
+                self.sinusoids = table.to(like.device)
         return self.sinusoids[start:end].to(like.dtype)
 
 

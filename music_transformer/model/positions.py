@@ -64,7 +64,9 @@ class StackPositions(nn.Module):
         scheme = self.config.attention_position
         if scheme == "rope":
             if keys > self.rotary.shape[1]:
-                self.rotary = self._rotary(keys).to(self.rotary)
+                rows = max(keys, 2 * self.rotary.shape[1])  # event by event, it grows seldom
+                with torch.inference_mode(False):  # it is kept, and training may need it later
+                    self.rotary = self._rotary(rows).to(self.rotary)
             return SharedPositions(rotation=self.rotary[:, keys - queries : keys])
         if scheme == "alibi":
             return SharedPositions(bias=alibi_bias(self.slopes, queries, keys))

@@ -177,6 +177,12 @@ def _tempo_map(notes: NoteSequence) -> tuple[NDArray[np.float64], NDArray[np.flo
     return np.append(0.0, times), np.append(MIDI_SECONDS_PER_BEAT, tempos)
 
 
+def to_sixteenths(quarters: ArrayLike) -> Ints:
+    """Numbers of the sixteenths nearest to times in quarters; halves go up, as in `to_steps`."""
+    nearest = np.floor(np.asarray(quarters, np.float64) * SIXTEENTHS_PER_BEAT + 0.5 + 1e-6)
+    return nearest.astype(np.int64)
+
+
 def sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
     """The sixteenths at which each note begins and, at least one later, ends.
 
@@ -191,7 +197,7 @@ def sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
                 f"the notes last {beats.max():.0f} beats, more than "
                 f"{MAX_SIXTEENTHS // SIXTEENTHS_PER_BEAT}: cut the silence, or check the tempo."
             )
-        return np.floor(beats * SIXTEENTHS_PER_BEAT + 0.5 + 1e-6).astype(np.int64)
+        return to_sixteenths(beats)
 
     begin = quantise(notes.start)
     return begin, np.maximum(quantise(notes.end), begin + 1)

@@ -28,8 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.errors import TokenError
-from music_transformer.notes import STEPS_PER_SECOND as STEPS_PER_SECOND  # part of the table
-from music_transformer.notes import to_steps as to_steps
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence

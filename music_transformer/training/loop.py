@@ -152,9 +152,18 @@ class Trainer:
         self.monitor.begin(progress.step, config.steps)
         started = self.saved_at = self.clock = time.monotonic()
         seconds_before, self.clock_events = progress.seconds, progress.events
-        reason = "finished"
         self.model.train()
         self.batches = self._batches_from(progress.step * config.accumulate)
+        try:
+            reason = self._until_stopped(started, seconds_before)
+        finally:
+            self.batches.close()
+            self.monitor.end()
+        return self._result(reason)
+
+    def _until_stopped(self, started: float, seconds_before: float) -> str:
+        """Update after update, with what is due in between; why it stopped."""
+        progress, config = self.progress, self.config
         while progress.step < config.steps:
             loss, norm, rate = self._update()
             progress.seconds = seconds_before + time.monotonic() - started
@@ -168,11 +177,8 @@ class Trainer:
             if save or stop or last:
                 self._checkpoint()
             if stop and not last:
-                reason = wanted or "another rank stopped"
-                break
-        self.batches.close()
-        self.monitor.end()
-        return self._result(reason)
+                return wanted or "another rank stopped"
+        return "finished"
 
     def time_updates(self, count: int = 1) -> float:
         """Seconds of one update, measured on a copy: nothing of the run changes."""
@@ -230,8 +236,9 @@ class Trainer:
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             raise ConfigError(
                 f"training diverged at step {step + 1} (loss {loss_sum / max(count, 1.0)}, "
-                f"gradient norm {norm}); set a lower learning_rate or a longer warmup than "
-                f"{config.learning_rate:g} and {config.warmup:g}."
+                f"gradient norm {norm}); start a new run, or one with --init from an earlier step of this "
+                f"one, with a lower learning_rate or a longer warmup than {config.learning_rate:g} "
+                f"and {config.warmup:g}."
             )
         rate = learning_rate(config, step)
         set_learning_rate(self.optimizers, rate)

@@ -9,13 +9,13 @@ import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
+from music_transformer import __version__
 from music_transformer.checkpoint import find_checkpoint, load_weights, read_config
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
@@ -217,7 +217,7 @@ def _change(run: RunFolder, key: str, old: Any, new: Any, training: TrainingConf
 
 def _versions() -> dict[str, str]:
     return {
-        "music_transformer": version("music-transformer"),
+        "music_transformer": __version__,
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "python": platform.python_version(),

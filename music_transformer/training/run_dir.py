@@ -136,7 +136,7 @@ class RunFolder:
         with (self.path / ".lock").open("a") as file:
             try:
                 import fcntl
-            except ImportError:  # Windows: no lock, as before
+            except ImportError:  # Windows: no lock
                 yield
                 return
             try:

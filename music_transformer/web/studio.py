@@ -7,6 +7,7 @@ composing thread calls.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import re
 import secrets
@@ -63,7 +64,8 @@ class Page:
 
     def tell(self, message: Message) -> None:
         """Send a message; any thread may call this, and it is lost while the tab is away."""
-        self.loop.call_soon_threadsafe(self._put, message)
+        with contextlib.suppress(RuntimeError):  # the server has ended, its loop is closed
+            self.loop.call_soon_threadsafe(self._put, message)
 
     def _put(self, message: Message | None) -> None:
         if self.messages is not None:

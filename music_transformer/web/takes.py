@@ -24,7 +24,7 @@ from music_transformer.generation.primer import Primer, read_primer
 from music_transformer.generation.report import degeneracies
 from music_transformer.notes import NoteSequence
 from music_transformer.tokenizers import ChoraleTokenizer
-from music_transformer.tokenizers.chorale import N_VOICES, SIXTEENTHS_PER_BEAT
+from music_transformer.tokenizers.chorale import N_VOICES
 from music_transformer.web.models import Model
 
 #: How often the page hears of new notes.
@@ -120,10 +120,15 @@ class Take:
         Raises:
             MusicTransformerError: the primer or the settings do not suit the model.
         """
-        self.read = read_primer(session.tokenizer, self.primer)
+        self.read = read_primer(
+            session.tokenizer,
+            self.primer,
+            primer_seconds=self.settings.primer_seconds,
+            keep_silence=self.settings.keep_silence,
+        )
         self.ids = list(self.read.ids)
         new = stream(session, self.primer, **asdict(self.settings))
-        opening = self._decoded(session)
+        opening = self.decoded(session)
         self.primer_seconds = opening.end_time
         self._tell_notes(opening)
         self.move_to(COMPOSING)
@@ -136,26 +141,27 @@ class Take:
                 now = time.perf_counter()
                 if now - told >= TELL_SECONDS:
                     told, self.elapsed_seconds = now, now - started
-                    self._tell_notes(self._decoded(session))
+                    self._tell_notes(self.decoded(session))
                 between()
         self.elapsed_seconds = time.perf_counter() - started
         self._finish(session)
 
+    def decoded(self, session: Session) -> NoteSequence:
+        """The notes of the events so far; a chorale keeps the beat of its primer."""
+        tokenizer = session.tokenizer
+        if isinstance(tokenizer, ChoraleTokenizer):
+            return tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
+        return tokenizer.decode(self.ids)
+
     def _finish(self, session: Session) -> None:
         if isinstance(session.tokenizer, ChoraleTokenizer):
             del self.ids[len(self.ids) // N_VOICES * N_VOICES :]  # a row without all its voices
-        self.notes = self._decoded(session)
+        self.notes = self.decoded(session)
         self._tell_notes(self.notes)
         start, end = self.primer_seconds, self.notes.end_time
         if end > start:
             self.warnings = degeneracies(self.notes.sliced(start, end))
         self.move_to(STOPPED if self.is_stopped else DONE)
-
-    def _decoded(self, session: Session) -> NoteSequence:
-        tokenizer = session.tokenizer
-        if isinstance(tokenizer, ChoraleTokenizer):
-            return tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
-        return tokenizer.decode(self.ids)
 
     def _tell_notes(self, notes: NoteSequence) -> None:
         """Tell the notes that are new or have grown since the last time."""
@@ -163,11 +169,6 @@ class Take:
         self._told.update({_key(row): row for row in rows})
         self.seconds = max(notes.end_time - self.primer_seconds, 0.0)
         self.tell({"type": "notes", "id": self.id, "seconds": self.seconds, "notes": rows})
-
-
-def sixteenth_seconds(primer: Primer) -> float:
-    """How long one row of a chorale lasts."""
-    return round(primer.seconds_per_beat * 1e6) / 1e6 / SIXTEENTHS_PER_BEAT
 
 
 def check_length(seconds: float, longest: float) -> None:

@@ -96,6 +96,14 @@ def test_the_test_split_comes_with_a_warning(tmp_path: Path, capsys: Output) -> 
     assert "to be reported once" not in capsys.readouterr().err
 
 
+def test_the_device_that_auto_chose_is_said(tmp_path: Path, capsys: Output) -> None:
+    data = chorales(tmp_path)
+    assert evaluate(tmp_path, data, ChoraleTokenizer(), "--device", "auto") == 0
+    assert "device: c" in capsys.readouterr().err  # cpu or cuda
+    assert evaluate(tmp_path, data, ChoraleTokenizer()) == 0
+    assert "device:" not in capsys.readouterr().err
+
+
 def test_data_of_another_tokenizer_is_refused(tmp_path: Path, capsys: Output) -> None:
     assert evaluate(tmp_path, performances(tmp_path), ChoraleTokenizer()) == 3
     captured = capsys.readouterr()
@@ -214,3 +222,13 @@ def test_lengths_gives_the_nll_of_each_window_length(tmp_path: Path, capsys: Out
 def test_lengths_for_people_name_the_places(tmp_path: Path, capsys: Output) -> None:
     assert evaluate(tmp_path, chorales(tmp_path), ChoraleTokenizer(), "--lengths", "14") == 0
     assert "at places 0-13" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lengths", ["a", "", "128,", "0,7", "7;14", "1.5"])
+def test_lengths_that_are_none_are_refused_with_an_example(lengths: str, capsys: Output) -> None:
+    flags = ["--checkpoint", "bach", "--data", "data/jsb", "--lengths", lengths]
+    assert main(["evaluate", *flags]) == 2
+    error = capsys.readouterr().err
+    assert f"{lengths!r}: lengths are whole numbers from 1 up" in error
+    assert "such as 128,256" in error
+    assert "_lengths" not in error

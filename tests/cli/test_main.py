@@ -140,6 +140,15 @@ def test_every_command_in_the_documents_is_understood(document: str) -> None:
         front._parser(arguments[0]).parse_args(arguments)
 
 
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", *(f"docs/{path.name}" for path in sorted((REPOSITORY / "docs").glob("*.md")))],
+)
+def test_no_document_has_a_gap_left_to_fill(document: str) -> None:
+    lines = (REPOSITORY / document).read_text(encoding="utf-8").splitlines()
+    assert [f"{n}: {line}" for n, line in enumerate(lines, start=1) if "TBD" in line] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_flag_is_in_the_reference(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     reference = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")

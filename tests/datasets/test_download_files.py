@@ -270,6 +270,25 @@ def test_a_checkpoint_is_copied_whole_and_replaced_whole(tmp_path: Path) -> None
         assert [path.name for path in out.parent.iterdir()] == ["piano"]
 
 
+def test_a_checkpoint_that_cannot_be_put_in_place_destroys_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = _checkpoint(tmp_path / "piano"), _checkpoint(tmp_path / "out")
+    (out / "README.md").write_text("the old one")
+    rename = Path.rename
+
+    def refused(path: Path, target: Path) -> Path:
+        if path.name.endswith(".tmp"):
+            raise PermissionError(13, "Permission denied", str(target))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError):
+        copy_checkpoint(source, out)
+    assert (out / "README.md").read_text() == "the old one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "piano"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [

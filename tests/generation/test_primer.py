@@ -246,6 +246,11 @@ def test_leading_silence_of_a_chorale_goes_unless_it_is_kept() -> None:
     assert kept.ids == [*(SILENCE * 4), *quarter(0)]
 
 
+def test_a_chorale_that_begins_within_a_beat_keeps_its_place_in_the_beat() -> None:
+    upbeat = read_primer(CHORALE, [*(SILENCE * 6), *quarter(0)])  # a beat and a half of silence
+    assert (upbeat.ids, upbeat.first_place) == (quarter(0), 8)
+
+
 def test_the_last_part_of_a_chorale_keeps_its_place_in_the_piece() -> None:
     notes = four_voices(3, lead=1)
     assert read_primer(CHORALE, notes, primer_seconds=0.5) == Primer(quarter(2), 32, 0.5)

@@ -11,11 +11,11 @@ from music_transformer.errors import ConfigError
 from music_transformer.generation.sampler import (
     Window,
     context_of,
-    evaluating,
     prefill,
     step,
 )
 from music_transformer.model import MusicTransformer
+from music_transformer.model.decoder import evaluating
 
 MakeSession = Callable[..., Session]
 

@@ -338,6 +338,18 @@ def test_piano_only_keeps_the_programs_0_to_7_of_the_moment() -> None:
     assert notes.warnings == {"note of another instrument dropped": 1}
 
 
+def test_piano_only_leaves_out_the_pedal_of_the_others() -> None:
+    data = midi(
+        NOTE + b"\x00\xb0\x40\x7f\x60\xb0\x40\x00",  # channel 0: pedal down at 96, up at 192
+        b"\x00\xc1\x30"  # channel 1: strings (program 48)
+        b"\x00\xb1\x40\x7f"  # pedal down at 0
+        b"\x00\x91\x40\x50\x60\x81\x40\x40"  # 64 from 0 to 96
+        b"\x81\x40\xb1\x40\x00",  # pedal up at 288
+    )
+    assert pedal_rows(read(data)) == [(0, 0.5, 1.0), (1, 0.0, 1.5)]
+    assert pedal_rows(read(data, piano_only=True)) == [(0, 0.5, 1.0)]
+
+
 # ---- what is survived -------------------------------------------------------------------------
 
 

@@ -1,13 +1,15 @@
 """The decoder: causal, cached equals full, tables trained and saved."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from music_transformer.errors import ShapeError
-from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.model import ModelConfig, MusicTransformer, layers, positions
 
 VARIANTS = [
     {},
@@ -205,3 +207,38 @@ def test_one_batch_can_be_learned_by_heart() -> None:
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.05
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attention_position": "rope"},
+        {"attention_position": "none", "input_position": "sinusoidal"},
+        {"input_position": "sinusoidal_concat"},
+    ],
+    ids=str,
+)
+def test_tables_that_grew_while_sampling_grew_seldom_and_serve_training_too(
+    settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(make: Callable[..., Any]) -> Callable[..., Any]:
+        def make_and_count(length: int, *args: Any, **named: Any) -> Any:
+            made.append(length)
+            return make(length, *args, **named)
+
+        return make_and_count
+
+    monkeypatch.setattr(layers, "sinusoidal_table", counted(layers.sinusoidal_table))
+    monkeypatch.setattr(positions, "rotary_table", counted(positions.rotary_table))
+    model = build(**settings)
+    made.clear()
+    ids = some_ids(1, 61)
+    cache = model.new_cache(1, capacity=61)
+    with torch.inference_mode():
+        steps = [model(ids[:, i : i + 1], cache=cache) for i in range(61)]
+    assert made == [34, 68]  # from the 17 of the context
+    full = model(ids)
+    torch.testing.assert_close(torch.cat(steps, dim=1), full.detach())
+    full.sum().backward()

@@ -20,6 +20,32 @@ def test_the_parts_of_a_note_are_its_on_its_off_and_the_velocity_before_it() -> 
     assert parts.onset.tolist() == [1, 3, 5, 12]
 
 
+def test_an_off_belongs_to_the_onset_before_it_and_time_to_none() -> None:
+    ids = [376, 60, 64, 305, 188, 60, 265, 188, 192, 135]
+    parts = parts_of(PIANO, ids)
+    assert parts.note.tolist() == [0, 0, 1, -1, 0, 2, -1, 2, 1, -1]
+    assert parts.onset.tolist() == [1, 2, 5]
+
+
+def test_two_onsets_of_a_pitch_in_one_step_are_one_note() -> None:
+    parts = parts_of(PIANO, [60, 188, 376, 60, 265, 188])
+    assert parts.note.tolist() == [0, 0, 0, 0, -1, 0]
+    assert parts.onset.tolist() == [0]
+
+
+@pytest.mark.parametrize("before", [388, 389, 390, 391, 392])
+def test_only_a_velocity_is_part_of_the_note_after_it(before: int) -> None:
+    """PAD, START, END and the pedal have larger ids than any velocity."""
+    parts = parts_of(PerformanceTokenizer("events"), [before, 60, 387, 64])
+    assert parts.note.tolist() == [-1, 0, 1, 1]
+
+
+def test_a_chorale_whose_last_row_is_not_full_has_its_notes() -> None:
+    parts = parts_of(CHORALE, [72, 67, 64, 128, 72, 69, 64, 48, 71, 69])
+    assert parts.note.tolist() == [2, 1, 0, -1, 2, 4, 0, 3, 5, 4]
+    assert parts.onset.tolist() == [2, 1, 0, 7, 5, 8]
+
+
 def test_the_parts_of_a_chorales_note_are_its_sixteenths() -> None:
     ids = [131, 67, 62, 128, 45, 67, 64, 128, 45, 67, 62, 128, 43, 130]
     parts = parts_of(CHORALE, ids)

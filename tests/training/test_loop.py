@@ -220,8 +220,11 @@ def test_a_run_that_diverges_says_so_and_keeps_its_last_step(start: Start, tmp_p
     trainer = start(tmp_path / "run", replace(FAST, checkpoint_every=1, steps=5))
     with torch.no_grad():
         trainer.model.output.bias.fill_(float("nan"))
+    ended: list[bool] = []
+    trainer.monitor.end = lambda: ended.append(True)  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match=r"diverged at step 1 .* lower learning_rate"):
         trainer.train()
+    assert ended == [True]
 
 
 def test_a_window_longer_than_the_context_is_refused(start: Start, tmp_path: Path) -> None:

@@ -1,15 +1,24 @@
-"""Which events are part of which note."""
+"""The note that was clicked is found, and heard are notes of the take."""
 
-import math
 from pathlib import Path
 
+import pytest
+
+from music_transformer.checkpoint import Session, load_checkpoint
+from music_transformer.errors import ConfigError
 from music_transformer.generation import Settings
 from music_transformer.generation.primer import Primer
 from music_transformer.tokenizers.chorale import SILENCE
 from music_transformer.tokenizers.vocabulary import NOTE_OFF, NOTE_ON, TIME_SHIFT, VELOCITY
-from music_transformer.web.attention import Onset, onsets_of
+from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import Model
-from music_transformer.web.takes import Take
+from music_transformer.web.takes import Take, rows_of
+
+PIANO = [
+    *(VELOCITY + 20, NOTE_ON + 64, NOTE_ON + 60, NOTE_OFF + 60, NOTE_ON + 60, TIME_SHIFT + 49),
+    *(NOTE_OFF + 64, NOTE_OFF + 60, VELOCITY + 7, NOTE_ON + 60, TIME_SHIFT + 9, NOTE_ON + 67),
+]
+CHORALE = [72, 67, 64, SILENCE, 72, 69, 64, 48, 71, 69]
 
 
 def take_of(ids: list[int], seconds_per_beat: float = 0.75) -> Take:
@@ -18,22 +27,48 @@ def take_of(ids: list[int], seconds_per_beat: float = 0.75) -> Take:
     return take
 
 
-def test_velocity_on_and_off_are_part_of_a_note_and_time_is_part_of_none() -> None:
-    ids = [
-        *(VELOCITY + 20, NOTE_ON + 60, NOTE_ON + 64, TIME_SHIFT + 49),
-        *(NOTE_OFF + 60, NOTE_ON + 60, TIME_SHIFT + 9, NOTE_OFF + 60, NOTE_OFF + 64, NOTE_OFF + 7),
-    ]
-    onsets, owner = onsets_of(take_of(ids), chorale=False)
-    assert onsets == [Onset(1, 0.0, 60, 0), Onset(2, 0.0, 64, 0), Onset(5, 0.5, 60, 0)]
-    assert owner == [0, 0, 1, -1, 0, 2, -1, 2, 1, -1]
+def session_of(checkpoints: Path, name: str) -> Session:
+    return load_checkpoint(str(checkpoints / name), device="cpu")
 
 
-def test_the_sixteenths_of_a_held_pitch_are_one_note_of_its_voice() -> None:
-    ids = [72, 67, 64, SILENCE, 72, 69, 64, 48, 71, 69]
-    onsets, owner = onsets_of(take_of(ids, 0.5), chorale=True)
-    assert [(o.index, o.pitch, o.track) for o in onsets] == [
-        *((0, 72, 0), (1, 67, 1), (2, 64, 2)),
-        *((5, 69, 1), (7, 48, 3), (8, 71, 0)),
-    ]
-    assert math.isclose(onsets[-1].start, 0.25)
-    assert owner == [0, 1, 2, -1, 0, 3, 2, 4, 5, 3]
+@pytest.mark.parametrize(("name", "ids"), [("piano", PIANO), ("bach", CHORALE)])
+def test_every_note_that_is_told_is_found_and_hears_notes_that_are_told(
+    checkpoints: Path, name: str, ids: list[int]
+) -> None:
+    """In a beat whose sixteenths have more decimals than are told."""
+    session, take = session_of(checkpoints, name), take_of(ids, 0.612345)
+    told = [(start, pitch, track) for start, _, pitch, _, track in rows_of(take.decoded(session))]
+    for start, pitch, track in told:
+        answer = attention_of_note(session, take, start=start, pitch=pitch, track=track)
+        heard = [tuple(note) for note in answer["notes"]]
+        assert set(heard) <= set(told)
+        assert all(begin <= start for begin, _, _ in heard)
+
+
+def test_the_past_begins_where_the_context_does(checkpoints: Path) -> None:
+    """Every cell is a note of its own; of the 79 before the last, 61 are in the context."""
+    ids = [70 - 10 * voice + sixteenth % 2 for sixteenth in range(20) for voice in range(4)]
+    session, take = session_of(checkpoints, "bach"), take_of(ids, 0.5)
+    answer = attention_of_note(session, take, start=19 * 0.125, pitch=41, track=3)
+    assert answer["from_seconds"] == 4 * 0.125
+    assert len(answer["notes"]) == 61
+    assert answer["notes"][:2] == [[0.5, 40, 3], [0.5, 50, 2]]
+
+
+def test_all_that_the_model_heard_of_a_note_is_that_notes(checkpoints: Path) -> None:
+    """Before the last note of the piano are three: what is not theirs is START's and time's."""
+    session, take = session_of(checkpoints, "piano"), take_of(PIANO)
+    answer = attention_of_note(session, take, start=0.6, pitch=67, track=0)
+    assert answer["notes"] == [[0.0, 60, 0], [0.0, 64, 0], [0.5, 60, 0]]
+    assert (answer["layers"], answer["heads"], answer["from_seconds"]) == (2, 3, 0.0)
+    for layer in range(2):
+        for head in range(3):
+            of_head = [row[2:] for row in answer["weights"] if row[:2] == [layer, head]]
+            assert [note for note, _ in of_head] == [0, 1, 2]
+            assert 0 < sum(weight for _, weight in of_head) < 1
+
+
+def test_a_note_that_is_not_there_is_refused(checkpoints: Path) -> None:
+    session, take = session_of(checkpoints, "bach"), take_of(CHORALE)
+    with pytest.raises(ConfigError, match="no such note"):
+        attention_of_note(session, take, start=0.0, pitch=72, track=1)

@@ -1,0 +1,36 @@
+"""A take reads its primer once as the model does, and tells what it reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from music_transformer.checkpoint import load_checkpoint
+from music_transformer.generation import Settings, generate
+from music_transformer.notes import NoteSequence
+from music_transformer.web.models import Model
+from music_transformer.web.takes import DONE, Take
+
+
+@pytest.mark.parametrize("name", ["piano", "bach"])
+@pytest.mark.parametrize("options", [{}, {"primer_seconds": 1.0}, {"keep_silence": True}])
+def test_the_primer_is_read_as_the_settings_say(
+    checkpoints: Path, name: str, options: dict[str, Any]
+) -> None:
+    session = load_checkpoint(str(checkpoints / name), device="cpu")
+    primer = NoteSequence(
+        pitch=[60, 64, 67], velocity=[64] * 3, start=[0.5, 1.5, 2.5], end=[1.5, 2.5, 3.5]
+    )
+    take = Take(
+        Model(name, checkpoints / name, "", 61),
+        primer,
+        Settings(events=4, **options),
+        "t",
+        lambda _: None,
+    )
+    take.compose(session, lambda: None)
+    wanted = generate(session, primer, events=4, **options)
+    assert take.state == DONE
+    assert take.read.ids == wanted.primer_ids
+    assert take.ids == wanted.ids
+    assert take.primer_seconds == wanted.report.primer_seconds
