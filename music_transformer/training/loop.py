@@ -236,9 +236,9 @@ class Trainer:
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             raise ConfigError(
                 f"training diverged at step {step + 1} (loss {loss_sum / max(count, 1.0)}, "
-                f"gradient norm {norm}); start a new run, or one with --init from an earlier step of this "
-                f"one, with a lower learning_rate or a longer warmup than {config.learning_rate:g} "
-                f"and {config.warmup:g}."
+                f"gradient norm {norm}); start a new run, or one with --init from an earlier step "
+                "of this one, with a lower learning_rate or a longer warmup than "
+                f"{config.learning_rate:g} and {config.warmup:g}."
             )
         rate = learning_rate(config, step)
         set_learning_rate(self.optimizers, rate)
