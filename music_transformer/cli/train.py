@@ -112,6 +112,11 @@ def _plan(args: argparse.Namespace, folder: RunFolder, *, first: bool) -> Plan:
             preset_name=args.preset,
             seed=args.seed,
         )
+    if args.resume and args.preset is None:
+        raise ConfigError(
+            f"{args.out} holds no run to go on with; check --out, or give --preset and --data to "
+            "begin one."
+        )
     if args.preset is None:
         raise ConfigError(f"--preset is needed for a new run: one of {', '.join(PRESETS)}.")
     if args.data is None:

@@ -229,7 +229,7 @@ class Run:
             windows_reread=sample.reread,
             elapsed_seconds=self._elapsed_seconds,
             events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
-            warnings=tuple(degeneracies(continuation)),
+            warnings=(*degeneracies(continuation), *_long_notes(sample.grammar.long_notes_closed)),
         )
         return Generation(notes, continuation, ids, list(primer.ids), report)
 
@@ -255,3 +255,10 @@ class Run:
         if grammar.pedal_is_down:
             before.append(PEDAL_ON)
         return self._decoded([*before, *new])
+
+
+def _long_notes(closed: int) -> list[str]:
+    """The warning that notes had to be closed, if any had."""
+    if not closed:
+        return []
+    return [f"{closed} {'note' if closed == 1 else 'notes'} had to be closed after 20 s"]

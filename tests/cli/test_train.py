@@ -338,3 +338,10 @@ def test_init_from_another_tokenizer_is_refused(
     )
     assert main(arguments) == 2
     assert "has another tokenizer" in capsys.readouterr().err
+
+
+def test_resuming_where_there_is_no_run_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--out", str(tmp_path / "nothing"), "--resume"]) == 2
+    assert "nothing holds no run to go on with" in capsys.readouterr().err

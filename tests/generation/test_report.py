@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from music_transformer.generation.report import GenerationReport, degeneracies
+from music_transformer.generation.run import _long_notes
 from music_transformer.notes import NoteSequence
 
 
@@ -47,3 +48,9 @@ def test_a_report_is_json() -> None:
     values = json.loads(json.dumps(report.to_dict()))
     assert values["seed"] == 7
     assert values["warnings"] == ["loud"]
+
+
+def test_notes_that_had_to_be_closed_are_a_warning() -> None:
+    assert _long_notes(0) == []
+    assert _long_notes(1) == ["1 note had to be closed after 20 s"]
+    assert _long_notes(3) == ["3 notes had to be closed after 20 s"]
