@@ -128,7 +128,6 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
             f"{tokenizer.vocab_size}; restore the file from its source."
         )
     model = _build(folder, model_class, model_config)
-    load_weights(model, folder / WEIGHTS)
     model.to(target).eval()
     return Session(model, tokenizer, model_config, config["training"], folder, target)
 
@@ -260,8 +259,13 @@ def load_weights(model: MusicTransformer, path: Path) -> None:
         CheckpointError: a weight is missing, unknown or of another shape; the first is named.
     """
     weights = read_tensors(path)
+    _check_weights(path, weights, model.state_dict())
+    _put(weights, model)
+
+
+def _put(weights: Mapping[str, Tensor], model: MusicTransformer) -> None:
+    """Copy weights that were checked into ``model``, in the types it has."""
     expected = model.state_dict()
-    _check_weights(path, weights, expected)
     model.load_state_dict(
         {name: tensor.to(expected[name].dtype) for name, tensor in weights.items()}, strict=True
     )
@@ -344,7 +348,7 @@ def _configured(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, type
 def _build(
     folder: Path, model_class: type[MusicTransformer], config: ModelConfig
 ) -> MusicTransformer:
-    """A model of this config, built only after the weights in the folder were found to fit it."""
+    """The model with its weights, built only after these were found to fit the config."""
     path = folder / WEIGHTS
     weights = read_tensors(path)
     if config.n_layers > len(weights):
@@ -357,12 +361,14 @@ def _build(
             expected = model_class(config).state_dict()
         _check_weights(path, weights, expected)
         with torch.random.fork_rng(devices=[]):  # building draws weights that are replaced at once
-            return model_class(config)
+            model = model_class(config)
     except (RuntimeError, MemoryError) as error:
         raise CheckpointError(
             f"{folder / CONFIG}: no model can be built of it ({str(error).splitlines()[0]}); "
             "restore it from its source."
         ) from error
+    _put(weights, model)
+    return model
 
 
 def _tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
