@@ -24,8 +24,7 @@ from torch import Tensor
 
 from music_transformer.errors import CheckpointError, ConfigError, MusicTransformerError
 from music_transformer.files import replace_folder
-from music_transformer.model.config import ModelConfig
-from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.kinds import KINDS, kind_of
 from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
 
 FORMAT = 1
@@ -34,16 +33,18 @@ CONFIG = "config.json"
 README = "README.md"
 SEARCH_VARIABLE = "MUSIC_TRANSFORMER_CHECKPOINTS"
 
-_KINDS = {"decoder": (ModelConfig, MusicTransformer)}
-
 
 @dataclass(frozen=True)
 class Session:
-    """A loaded model with all that is needed to use it; the model is in eval mode, float32."""
+    """A loaded model with all that is needed to use it; the model is in eval mode, float32.
 
-    model: MusicTransformer
+    Model and config are of one of the kinds of `model/kinds.py`, most often `MusicTransformer` and
+    `ModelConfig`.
+    """
+
+    model: Any
     tokenizer: Tokenizer
-    config: ModelConfig
+    config: Any
     training: dict[str, Any]
     path: Path
     device: torch.device
@@ -134,7 +135,7 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
 
 def save_checkpoint(
     folder: str | Path,
-    model: MusicTransformer,
+    model: Any,
     tokenizer: Tokenizer,
     *,
     training: Mapping[str, Any],
@@ -171,7 +172,7 @@ def save_checkpoint(
 
 def write_files(
     folder: Path,
-    model: MusicTransformer,
+    model: Any,
     tokenizer: Tokenizer,
     *,
     training: Mapping[str, Any],
@@ -182,7 +183,7 @@ def write_files(
     write_tensors(folder / WEIGHTS, weights)
     config = {
         "format": FORMAT,
-        "kind": "decoder",
+        "kind": kind_of(model.config),
         "model": model.config.to_dict(),
         "tokenizer": tokenizer.to_config(),
         "training": dict(training),
@@ -208,8 +209,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     for key in ("model", "tokenizer", "training"):
         if not isinstance(config[key], dict):
             raise CheckpointError(f"{path}: {key!r} is no object; restore it from its source.")
-    if str(config.get("kind", "decoder")) not in _KINDS:
-        known = ", ".join(_KINDS)
+    if str(config.get("kind", "decoder")) not in KINDS:
+        known = ", ".join(KINDS)
         raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
     return config
 
@@ -252,7 +253,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     path.write_bytes(save(dict(tensors)))
 
 
-def load_weights(model: MusicTransformer, path: Path) -> None:
+def load_weights(model: Any, path: Path) -> None:
     """Put the weights of a file into ``model``, every one of them and no other.
 
     Raises:
@@ -263,7 +264,7 @@ def load_weights(model: MusicTransformer, path: Path) -> None:
     _put(weights, model)
 
 
-def _put(weights: Mapping[str, Tensor], model: MusicTransformer) -> None:
+def _put(weights: Mapping[str, Tensor], model: Any) -> None:
     """Copy weights that were checked into ``model``, in the types it has."""
     expected = model.state_dict()
     model.load_state_dict(
@@ -337,17 +338,15 @@ def _step_of_run(folder: Path) -> Path | None:
     return None
 
 
-def _configured(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, type[MusicTransformer]]:
-    config_class, model_class = _KINDS[config.get("kind", "decoder")]
+def _configured(folder: Path, config: dict[str, Any]) -> tuple[Any, type[Any]]:
+    config_class, model_class = KINDS[config.get("kind", "decoder")]
     try:
         return config_class.from_dict(config["model"]), model_class
     except (MusicTransformerError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{folder / CONFIG}: model: {error}") from error
 
 
-def _build(
-    folder: Path, model_class: type[MusicTransformer], config: ModelConfig
-) -> MusicTransformer:
+def _build(folder: Path, model_class: type[Any], config: Any) -> Any:
     """The model with its weights, built only after these were found to fit the config."""
     path = folder / WEIGHTS
     weights = read_tensors(path)

@@ -43,15 +43,25 @@ START_SHARE = 1 / 8  # of the training windows begin with the piece itself
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Input ids, what each should predict, and where in its piece each stands: (B, L) int64."""
+    """Input ids, what each should predict, and where in its piece each stands: (B, L) int64.
+
+    `source` (B, S) is what a piece was written to, for models that are told; None for the others.
+    """
 
     ids: Tensor
     targets: Tensor
     place: Tensor
+    source: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
-        return Batch(self.ids.to(device), self.targets.to(device), self.place.to(device))
+        source = None if self.source is None else self.source.to(device)
+        return Batch(self.ids.to(device), self.targets.to(device), self.place.to(device), source)
+
+    def given(self) -> dict[str, Tensor]:
+        """What a model is told beside the ids: its keyword arguments."""
+        given = {"place": self.place}
+        return given if self.source is None else {**given, "source": self.source}
 
 
 @dataclass(frozen=True, eq=False)

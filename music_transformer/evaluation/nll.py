@@ -54,7 +54,7 @@ class EventModel(Protocol):
 
     def parameters(self) -> Iterator[Any]: ...
 
-    def __call__(self, ids: Tensor, *, place: Tensor) -> Tensor: ...
+    def __call__(self, ids: Tensor, **given: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _batch_losses(
     batch = collate(windows, pad=pad)
     counted = batch.targets != pad  # (B, L)
     on_device = batch.to(device)
-    logits = model(on_device.ids, place=on_device.place)  # (B, L, V)
+    logits = model(on_device.ids, **on_device.given())  # (B, L, V)
     keep = counted.to(device)
     targets = on_device.targets[keep]  # (N,)
     loss = F.cross_entropy(logits[keep].float(), targets, reduction="none")  # (N,)

@@ -90,16 +90,23 @@ class PerformanceGrammar:
         vocab_size: V; ids from N_EVENTS up are never allowed, except the pedal's.
         pedal_events: whether PEDAL_ON and PEDAL_OFF are in the vocabulary.
         may_wait: whether time may pass before the first note.
+        longest_note_steps: how long a note may last.
     """
 
     def __init__(
-        self, vocab_size: int, *, pedal_events: bool = False, may_wait: bool = False
+        self,
+        vocab_size: int,
+        *,
+        pedal_events: bool = False,
+        may_wait: bool = False,
+        longest_note_steps: int = LONGEST_NOTE_STEPS,
     ) -> None:
         self.step = 0
         self.end_step: int | None = None
         self._mask = np.zeros(vocab_size, dtype=bool)
         self._pedal_events = pedal_events
         self._may_wait = may_wait
+        self._longest = longest_note_steps
         self._onset: dict[int, int] = {}  # sounding pitch -> step; the oldest comes first
         self._silent = np.ones(N_PITCHES, dtype=bool)  # the same, for the mask
         self._bin: int | None = None  # None until a velocity was set
@@ -117,7 +124,7 @@ class PerformanceGrammar:
 
     @property
     def long_notes_closed(self) -> int:
-        """How many notes were ended because they had lasted 20 s."""
+        """How many notes were ended because they had lasted as long as a note may."""
         return self._long_notes_closed
 
     @property
@@ -141,7 +148,7 @@ class PerformanceGrammar:
         return self._pedal_is_down
 
     def read(self, ids: Iterable[int]) -> None:
-        """Follow the ids of a primer; notes that lasted over 20 s there count for nothing."""
+        """Follow the ids of a primer; notes that lasted too long there count for nothing."""
         for event_id in ids:
             self.advance(event_id)
         self._long_notes_closed = 0
@@ -185,13 +192,13 @@ class PerformanceGrammar:
         return mask
 
     def clip(self, event_id: int) -> int:
-        """The id itself; a TIME_SHIFT past the end, or past 20 s of a note, is shortened to it."""
+        """The id itself; a TIME_SHIFT past the end, or past the longest a note may last, is shortened."""
         if not TIME_SHIFT <= event_id < VELOCITY:
             return event_id
         latest = self.step + MAX_SHIFT
         if self._onset:
             oldest = next(iter(self._onset.values()))
-            latest = min(latest, max(oldest + LONGEST_NOTE_STEPS, self.step + 1))
+            latest = min(latest, max(oldest + self._longest, self.step + 1))
         if self.end_step is not None:
             latest = min(latest, self.end_step)
         return min(event_id, TIME_SHIFT - 1 + latest - self.step)
@@ -239,7 +246,7 @@ class PerformanceGrammar:
 
     def _overdue(self) -> list[int]:
         """The sounding pitches that have lasted as long as a note may."""
-        latest_onset = self.step - LONGEST_NOTE_STEPS
+        latest_onset = self.step - self._longest
         if not self._onset or next(iter(self._onset.values())) > latest_onset:
             return []
         return [pitch for pitch, onset in self._onset.items() if onset <= latest_onset]
@@ -267,7 +274,7 @@ class PerformanceGrammar:
         onset = self._onset.pop(pitch, None)
         self._silent[pitch] = True
         self._moved_to(_RANK_NOTE_OFF + pitch)
-        if onset is not None and self.step - onset >= LONGEST_NOTE_STEPS:
+        if onset is not None and self.step - onset >= self._longest:
             self._long_notes_closed += 1
 
     def _pedal(self, *, down: bool) -> None:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.config import ModelConfig
 
 SCHEDULES = ("cosine", "wsd")
 OPTIMIZERS = ("adamw", "muon")
@@ -147,8 +146,8 @@ class TrainingConfig:
 
 
 def apply_settings(
-    model: ModelConfig, training: TrainingConfig, settings: Iterable[str]
-) -> tuple[ModelConfig, TrainingConfig]:
+    model: Any, training: TrainingConfig, settings: Iterable[str]
+) -> tuple[Any, TrainingConfig]:
     """Both configs with ``key=value`` settings applied.
 
     Raises:

@@ -1,8 +1,8 @@
 """What a run will cost, told before its first step."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from music_transformer.model.decoder import MusicTransformer
 from music_transformer.ops.attention import choose_implementation
 from music_transformer.training.config import TrainingConfig
 
@@ -18,7 +18,7 @@ class Size:
     memory_bytes: int
 
 
-def estimate_size(model: MusicTransformer, config: TrainingConfig) -> Size:
+def estimate_size(model: Any, config: TrainingConfig) -> Size:
     """Parameters, implementation of attention and memory of one rank.
 
     Memory: weights, gradients and two moments for each parameter (one more for a running mean), and

@@ -23,7 +23,6 @@ from music_transformer.checkpoint import load_weights, write_files
 from music_transformer.datasets import Batch, PreparedData, TrainingWindows
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.evaluation.nll import evaluate_nll
-from music_transformer.model.decoder import MusicTransformer
 from music_transformer.training import state
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.distributed import Ranks
@@ -96,7 +95,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: MusicTransformer,
+        model: Any,
         data: PreparedData,
         config: TrainingConfig,
         run: RunFolder,
@@ -221,10 +220,11 @@ class Trainer:
         (count,) = self.ranks.sums([float(own)], self.device)
         total = torch.zeros((), device=self.device)
         for batch in batches:
-            logits = self.model(batch.ids.to(self.device), place=batch.place.to(self.device))
+            batch = batch.to(self.device)
+            logits = self.model(batch.ids, **batch.given())
             loss = summed_cross_entropy(
                 logits,
-                batch.targets.to(self.device),
+                batch.targets,
                 pad=pad,
                 label_smoothing=config.label_smoothing,
             )

@@ -19,8 +19,7 @@ from music_transformer import __version__
 from music_transformer.checkpoint import find_checkpoint, load_weights, read_config
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
-from music_transformer.model.config import ModelConfig
-from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.kinds import KINDS, build_model, kind_of
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.precision import resolve_autocast
 from music_transformer.training.presets import find_preset
@@ -47,7 +46,7 @@ class Plan:
         notes: what was changed on resuming, and deserves a line.
     """
 
-    model: ModelConfig
+    model: Any
     training: TrainingConfig
     data: PreparedData
     preset: str
@@ -55,9 +54,9 @@ class Plan:
     recorded: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
-    def build(self) -> MusicTransformer:
+    def build(self) -> Any:
         """The model with its first weights, on the CPU; draws from the global generator."""
-        model = MusicTransformer(self.model)
+        model = build_model(self.model)
         if self.init is not None:
             load_weights(model, find_checkpoint(self.init) / "model.safetensors")
         return model
@@ -95,7 +94,7 @@ class Plan:
         description["data"]["path"] = str(self.data.path)
         return {
             "format": 1,
-            "kind": "decoder",
+            "kind": kind_of(self.model),
             "model": self.model.to_dict(),
             "tokenizer": self.data.tokenizer.to_config(),
             "training": self.training.to_dict(),
@@ -139,9 +138,14 @@ def new_plan(
             f"--init {init} has another tokenizer than {data_path}: {given['tokenizer']} and "
             f"{data.tokenizer.to_config()}."
         )
-    model, _ = apply_settings(
-        ModelConfig.from_dict(given["model"]), training, _model_settings(settings)
-    )
+    kind = given.get("kind", "decoder")
+    if kind != kind_of(model):
+        raise ConfigError(
+            f"--init {init} is of kind {kind}, preset {preset_name} of kind {kind_of(model)}; "
+            "choose another preset."
+        )
+    known = KINDS[kind].config.from_dict(given["model"])
+    model, _ = apply_settings(known, training, _model_settings(settings, known))
     return Plan(model, training, data, preset_name, init=str(folder))
 
 
@@ -160,7 +164,7 @@ def resumed_plan(
     """
     recorded = run.config()
     try:
-        model = ModelConfig.from_dict(recorded["model"])
+        model = KINDS[recorded.get("kind", "decoder")].config.from_dict(recorded["model"])
         training = TrainingConfig.from_dict(recorded["training"])
         known = recorded["data"]
         preset, init = recorded["preset"], recorded["init"]
@@ -196,9 +200,9 @@ def resumed_plan(
     )
 
 
-def _model_settings(settings: Sequence[str]) -> list[str]:
-    """Those settings that are about the model."""
-    names = {field.name for field in fields(ModelConfig)}
+def _model_settings(settings: Sequence[str], model: Any) -> list[str]:
+    """Those settings that are about the model, whose config is given."""
+    names = {field.name for field in fields(model)}
     return [text for text in settings if text.partition("=")[0].removeprefix("model.") in names]
 
 

@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
@@ -16,9 +17,9 @@ _CHORALE_VOCABULARY = 132
 
 @dataclass(frozen=True)
 class Preset:
-    """A model, its training, and the kind of tokenizer that they are made for."""
+    """The config of a model, its training, and the kind of tokenizer that they are made for."""
 
-    model: ModelConfig
+    model: Any
     training: TrainingConfig
     tokenizer: str = "performance"
 
