@@ -14,19 +14,30 @@ if TYPE_CHECKING:
     from music_transformer.errors import MusicTransformerError
     from music_transformer.generation import accompany, generate, stream
     from music_transformer.midi import read_midi, write_midi
-    from music_transformer.model import ModelConfig, MusicTransformer
+    from music_transformer.model import (
+        AccompanimentConfig,
+        AccompanimentTransformer,
+        ModelConfig,
+        MusicTransformer,
+        PerformanceRNN,
+        RNNConfig,
+    )
     from music_transformer.notes import NoteSequence
     from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccompanimentConfig",
+    "AccompanimentTransformer",
     "ChoraleTokenizer",
     "ModelConfig",
     "MusicTransformer",
     "MusicTransformerError",
     "NoteSequence",
+    "PerformanceRNN",
     "PerformanceTokenizer",
+    "RNNConfig",
     "accompany",
     "generate",
     "load_checkpoint",
@@ -37,12 +48,16 @@ __all__ = [
 ]
 
 _ROOM_OF = {
+    "AccompanimentConfig": "model",
+    "AccompanimentTransformer": "model",
     "ChoraleTokenizer": "tokenizers",
     "ModelConfig": "model",
     "MusicTransformer": "model",
     "MusicTransformerError": "errors",
     "NoteSequence": "notes",
+    "PerformanceRNN": "model",
     "PerformanceTokenizer": "tokenizers",
+    "RNNConfig": "model",
     "accompany": "generation",
     "generate": "generation",
     "load_checkpoint": "checkpoint",

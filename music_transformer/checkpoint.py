@@ -7,12 +7,16 @@ training run counts as a checkpoint too: its best step, or its latest where none
 ``config.json`` is ``{"format": 1, "kind": "decoder", "model": ..., "tokenizer": ..., "training":
 ...}``; ``kind`` says which model class the ``model`` part configures. Weights may be stored in half
 precision; a loaded model is always float32.
+
+Weights too large for one file stand in several, as is usual: ``model-00001-of-00003.safetensors``
+and so on, with ``model.safetensors.index.json`` to say which weight is where.
 """
 
 import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +33,12 @@ from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
 README = "README.md"
 SEARCH_VARIABLE = "MUSIC_TRANSFORMER_CHECKPOINTS"
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+_ENTRY_BYTES = 160  # a weight's type, shape and place, which stand before the numbers; generous
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,17 @@ class Session:
     path: Path
     device: torch.device
 
-    def save(self, folder: str | Path, *, half: bool = True) -> Path:
-        """Write the session as a checkpoint folder and return its path."""
+    def save(
+        self, folder: str | Path, *, half: bool = True, max_file_bytes: int | None = None
+    ) -> Path:
+        """Write the session as a checkpoint folder and return its path; see `save_checkpoint`."""
         return save_checkpoint(
-            folder, self.model, self.tokenizer, training=self.training, half=half
+            folder,
+            self.model,
+            self.tokenizer,
+            training=self.training,
+            half=half,
+            max_file_bytes=max_file_bytes,
         )
 
 
@@ -93,7 +107,7 @@ def find_checkpoint(name: str | Path) -> Path:
             step = _step_of_run(place)
             if step is not None:
                 return step
-            if (place / WEIGHTS).is_file():
+            if has_weights(place):
                 return place
             if (place / CONFIG).is_file():
                 raise CheckpointError(
@@ -140,25 +154,38 @@ def save_checkpoint(
     *,
     training: Mapping[str, Any],
     half: bool = False,
+    max_file_bytes: int | None = None,
 ) -> Path:
     """Write a checkpoint folder and return its path; a reader never sees half of it.
 
     A checkpoint that is already there is replaced, its README.md and other files are kept. Where
     there is no README.md, one is written from what ``training`` tells.
 
+    Args:
+        half: store the weights in half precision.
+        max_file_bytes: weights that take more stand in several files, each at most so large.
+
     Raises:
         CheckpointError: the folder holds something that is no checkpoint, or cannot be written.
+        ConfigError: a single weight is larger than ``max_file_bytes``.
     """
     final = Path(folder)
-    old = _replaceable(final)
+    old = check_replaceable(final)
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         for kept in old:
-            if kept.name not in (WEIGHTS, CONFIG):
+            if not _is_written(kept.name):
                 shutil.copy2(kept, temporary / kept.name)
-        write_files(temporary, model, tokenizer, training=training, half=half)
+        write_files(
+            temporary,
+            model,
+            tokenizer,
+            training=training,
+            half=half,
+            max_file_bytes=max_file_bytes,
+        )
         if not (temporary / README).exists():
             (temporary / README).write_text(_readme(final.name, training), encoding="utf-8")
         sync(temporary)
@@ -170,6 +197,26 @@ def save_checkpoint(
     return final
 
 
+def check_replaceable(folder: Path) -> list[Path]:
+    """The files of the checkpoint that a save may replace; to be asked before long work.
+
+    Raises:
+        CheckpointError: the folder holds anything else.
+    """
+    if not folder.exists():
+        return []
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file; a checkpoint is saved as a folder.")
+    content = list(folder.iterdir())
+    names = {path.name for path in content}
+    whole = CONFIG in names and has_weights(folder)
+    if content and not (names <= {README} or whole):
+        raise CheckpointError(f"{folder} holds something that is no checkpoint; save elsewhere.")
+    if any(path.is_dir() for path in content):
+        raise CheckpointError(f"{folder} has folders inside, so it is left alone; save elsewhere.")
+    return content
+
+
 def write_files(
     folder: Path,
     model: Any,
@@ -177,10 +224,11 @@ def write_files(
     *,
     training: Mapping[str, Any],
     half: bool = False,
+    max_file_bytes: int | None = None,
 ) -> None:
     """Write weights and config into ``folder`` as it is; who calls makes the whole atomic."""
     weights = {name: _stored(tensor, half) for name, tensor in model.state_dict().items()}
-    write_tensors(folder / WEIGHTS, weights)
+    _write_weights(folder, weights, max_file_bytes)
     config = {
         "format": FORMAT,
         "kind": kind_of(model.config),
@@ -253,15 +301,98 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     path.write_bytes(save(dict(tensors)))
 
 
-def load_weights(model: Any, path: Path) -> None:
-    """Put the weights of a file into ``model``, every one of them and no other.
+def has_weights(folder: Path) -> bool:
+    """Whether ``folder`` holds weights, in one file or in several."""
+    return (folder / WEIGHTS).is_file() or (folder / INDEX).is_file()
+
+
+def load_weights(model: Any, folder: Path, *, zero: Collection[str] = ()) -> None:
+    """Put the weights of a checkpoint folder into ``model``, every one of them and no other.
+
+    Args:
+        model: whose weights are replaced.
+        folder: of the checkpoint.
+        zero: last parts of the names of weights that become zero where the checkpoint has none.
 
     Raises:
         CheckpointError: a weight is missing, unknown or of another shape; the first is named.
     """
-    weights = read_tensors(path)
+    path, weights = _read_weights(folder)
+    for name, tensor in model.state_dict().items():
+        if name not in weights and name.rpartition(".")[2] in zero:
+            weights[name] = torch.zeros_like(tensor)
     _check_weights(path, weights, model.state_dict())
     _put(weights, model)
+
+
+def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+    """The weights of a folder, and the file to name where they do not fit.
+
+    Raises:
+        CheckpointError: a file of them is missing or damaged, or lacks what the index promises.
+    """
+    index = folder / INDEX
+    if (folder / WEIGHTS).is_file() or not index.is_file():
+        return folder / WEIGHTS, read_tensors(folder / WEIGHTS)
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not all(
+        isinstance(shard, str) and _SHARD.fullmatch(shard) for shard in places.values()
+    ):
+        raise CheckpointError(f"{index}: no map from weights to files; restore it from its source.")
+    weights: dict[str, Tensor] = {}
+    for shard in sorted(set(places.values())):
+        found = read_tensors(folder / shard)
+        for name, place in places.items():
+            if place == shard and name not in found:
+                raise CheckpointError(
+                    f"{folder / shard}: the weight {name} is missing, {INDEX} says it is there; "
+                    "the files are of different models."
+                )
+        weights |= found
+    return index, weights
+
+
+def _write_weights(folder: Path, weights: dict[str, Tensor], max_bytes: int | None) -> None:
+    """Write the weights into one file, or into several where ``max_bytes`` asks for it."""
+    shards = [weights] if max_bytes is None else _shards(weights, max_bytes)
+    if len(shards) == 1:
+        write_tensors(folder / WEIGHTS, weights)
+        return
+    places: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        write_tensors(folder / name, shard)
+        places |= dict.fromkeys(shard, name)
+    total = sum(tensor.nbytes for tensor in weights.values())
+    index = {"metadata": {"total_size": total}, "weight_map": places}
+    (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _shards(weights: Mapping[str, Tensor], max_bytes: int) -> list[dict[str, Tensor]]:
+    """The weights in their order, as many at a time as a file of ``max_bytes`` has room for.
+
+    Raises:
+        ConfigError: a weight alone is larger.
+    """
+    shards: list[dict[str, Tensor]] = []
+    left = 0
+    for name, tensor in weights.items():
+        needed = tensor.nbytes + len(name) + _ENTRY_BYTES
+        if needed > max_bytes:
+            raise ConfigError(
+                f"max_file_bytes={max_bytes:,}: {name} alone takes {needed:,}; allow larger files."
+            )
+        if not shards or needed > left:
+            shards.append({})
+            left = max_bytes
+        shards[-1][name] = tensor
+        left -= needed
+    return shards
+
+
+def _is_written(name: str) -> bool:
+    """Whether a file of this name is part of what a save writes anew."""
+    return name in (WEIGHTS, INDEX, CONFIG) or _SHARD.fullmatch(name) is not None
 
 
 def _put(weights: Mapping[str, Tensor], model: Any) -> None:
@@ -348,8 +479,7 @@ def _configured(folder: Path, config: dict[str, Any]) -> tuple[Any, type[Any]]:
 
 def _build(folder: Path, model_class: type[Any], config: Any) -> Any:
     """The model with its weights, built only after these were found to fit the config."""
-    path = folder / WEIGHTS
-    weights = read_tensors(path)
+    path, weights = _read_weights(folder)
     if config.n_layers > len(weights):
         raise CheckpointError(
             f"{path}: {len(weights)} weights for n_layers={config.n_layers}; weights and {CONFIG} "
@@ -381,21 +511,6 @@ def _stored(tensor: Tensor, half: bool) -> Tensor:
     """A copy on the CPU that shares no memory, as safetensors wants it."""
     copy = tensor.detach().to("cpu", copy=True).contiguous()
     return copy.half() if half and copy.is_floating_point() else copy
-
-
-def _replaceable(folder: Path) -> list[Path]:
-    """The files of the checkpoint that a save may replace; refuses anything else."""
-    if not folder.exists():
-        return []
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file; a checkpoint is saved as a folder.")
-    content = list(folder.iterdir())
-    names = {path.name for path in content}
-    if content and not (names <= {README} or {WEIGHTS, CONFIG} <= names):
-        raise CheckpointError(f"{folder} holds something that is no checkpoint; save elsewhere.")
-    if any(path.is_dir() for path in content):
-        raise CheckpointError(f"{folder} has folders inside, so it is left alone; save elsewhere.")
-    return content
 
 
 def _readme(name: str, training: Mapping[str, Any]) -> str:

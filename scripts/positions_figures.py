@@ -2,9 +2,9 @@
 
     python scripts/positions_figures.py [--out docs/figures] [--checkpoint bach]
 
-clocks, similarity, buckets and slopes come from formulas alone. With --checkpoint, also what the
-logits of a trained head are made of: the product of content with content and the relative term, on
-one of the motifs in data/ (no other music is shown).
+clocks, similarity, buckets and slopes come from formulas alone. With --checkpoint, also the terms
+of which the logits of a trained head are the sum, on one of the motifs in data/ (no other music is
+shown).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from matplotlib.figure import Figure
 
 from music_transformer.positions import sinusoidal_pe, t5_bucket, wavelengths
 
-MOTIF = Path(__file__).resolve().parent.parent / "data" / "motifs" / "fur_elise_opening.mid"
+MOTIF = (
+    Path(__file__).resolve().parent.parent / "data" / "motifs" / "bach_bwv846_prelude_bars1-4.mid"
+)
+SHOWN = 64  # ids of it
 
 
 def clocks() -> Figure:
@@ -103,66 +106,112 @@ def slopes() -> Figure:
     return figure
 
 
-def relative_table(checkpoint: str) -> Figure:
-    """Content term, relative term, their sum and the weights of a trained head on a motif."""
+def trained_head(checkpoint: str) -> Figure:
+    """The logits of one head of the first layer on a motif, term by term, and its weights."""
     import torch
 
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.midi import read_midi
+    from music_transformer.model.attention_maps import attention_weights
 
     session = load_checkpoint(checkpoint, device="cpu")
-    ids = session.tokenizer.encode(read_midi(MOTIF))[:127]
-    tensor = torch.tensor([[session.tokenizer.start, *ids]])
-    layer, inputs = session.model.layers[-1], []
-    attention = layer.get_submodule("attention")
-    handle = attention.register_forward_pre_hook(lambda _m, args: inputs.append(args[0]))
+    ids = [session.tokenizer.start, *session.tokenizer.encode(read_midi(MOTIF))][:SHOWN]
+    model, tensor = session.model.double(), torch.tensor([ids])
     with torch.no_grad():
-        session.model(tensor)
-        handle.remove()
-        terms = four_terms(attention, inputs[0])
-    figure = Figure(figsize=(9, 8), layout="constrained")
-    for ax, (name, values) in zip(figure.subplots(2, 2).flat, terms.items(), strict=True):
-        image = ax.imshow(values, cmap="viridis", interpolation="nearest")
-        ax.set_title(name, fontsize=9)
-        ax.set(xlabel="key", ylabel="query")
-        figure.colorbar(image, ax=ax, shrink=0.8)
-    title = f"{Path(checkpoint).name}: last layer, the head whose relative term varies most"
-    figure.suptitle(title, fontsize=9)
+        terms = terms_of_the_first_layer(model, tensor)
+        weights = attention_weights(model, tensor, layers=[0])[0]  # (H, L, L)
+    seen = torch.ones(SHOWN, SHOWN, dtype=torch.bool).tril()
+    logits = torch.stack(list(terms.values())).sum(0)  # (H, L, L)
+    # The model's own weights, which were read off the layer itself, are those of the sum.
+    torch.testing.assert_close(logits.masked_fill(~seen, -torch.inf).softmax(-1), weights)
+    spread = torch.stack([_spread_over_keys(term, seen) for term in terms.values()])  # (5, H)
+    head = int(spread.min(dim=0).values.argmax())
+    for number, row in enumerate(spread.T.tolist()):
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in zip(terms, row, strict=True))
+        print(f"head {number}: {parts}")
+    figure = Figure(figsize=(7.5, 4.8), layout="constrained")
+    axes: Any = figure.subplots(2, 3, sharex=True, sharey=True)
+    limit = max(term[head][seen].abs().max() for term in terms.values()).item()
+    for ax, (name, term), row in zip(axes.flat[:5], terms.items(), spread, strict=True):
+        image = ax.imshow(
+            term[head].masked_fill(~seen, torch.nan), cmap="RdBu", vmin=-limit, vmax=limit
+        )
+        ax.set_title(f"{name} (spread {row[head]:.2f})", fontsize=8)
+    figure.colorbar(image, ax=axes[:, :2], shrink=0.5, location="left", label="logit")
+    axes[1, 2].imshow(weights[head].masked_fill(~seen, torch.nan), cmap="viridis", vmin=0)
+    axes[1, 2].set_title("weights: softmax of the sum", fontsize=8)
+    for ax in axes[1]:
+        ax.set_xlabel("key")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("query")
+    figure.suptitle(f"{Path(checkpoint).name}: first layer, head {head}", fontsize=9)
     return figure
 
 
-def four_terms(attention: Any, x: Any) -> dict[str, Any]:
-    """The terms of the logits of one head, (L, L) each, where a key may be seen; NaN elsewhere.
+def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
+    """What the logits of each head are the sum of: five terms (H, L, L), the mask left out.
 
-    Sinusoids in the input would give four products, of content and position with content and
-    position. Here the last three are one learned term, which varies with the query.
+    The first layer reads LayerNorm(content + position). Content is what the id brings, position all
+    the rest: sinusoids and the labels of voice and step, the same whatever is played. With its
+    deviation taken as given, LayerNorm is linear, so queries and keys are such sums too and their
+    product has four terms (Dai et al. 2019; Ke et al. 2021); its constant counts as position. The
+    relative term, query times the vector of the distance, is the fifth.
     """
     import torch
 
     from music_transformer.errors import ConfigError
     from music_transformer.ops.skew import relative_logits_by_skew
 
-    if attention.rel_embedding is None:
-        raise ConfigError("--checkpoint: its attention has no relative table; choose one that has.")
-    query, key = (attention._heads(p(x)) for p in (attention.query, attention.key))  # (1, H, L, D)
-    scale, length = query.shape[-1] ** -0.5, query.shape[2]
-    content = (query @ key.mT)[0] * scale  # (H, L, L)
-    relative = relative_logits_by_skew(query, attention.rel_embedding, length)[0] * scale
-    seen = torch.ones(length, length, dtype=torch.bool).tril()
-    head = int(relative[:, seen].std(-1).argmax())
-    by_distance = torch.stack([relative[head].diagonal(-n).mean() for n in range(length)])
-    distance = (torch.arange(length)[:, None] - torch.arange(length)).clamp(min=0)
-    logits = (content + relative)[head]
-    hidden = ~seen
+    layer, length = model.layers[0], ids.shape[1]
+    attention, norm = layer.attention, layer.attention_norm
+    place = torch.arange(length)
+    if attention.rel_embedding is None or model.config.input_position == "none":
+        raise ConfigError("--checkpoint: choose a model with positions in its input and relative.")
+    x, content = model.input(ids, place, 0), _content(model.input, ids)  # (1, L, d)
+    position, other = x - content, torch.zeros_like(ids)
+    torch.testing.assert_close(
+        position, model.input(other, place, 0) - _content(model.input, other)
+    )  # the same whatever is played
+    deviation = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()  # (1, L, 1)
+    content, position = (
+        norm.weight * (part - part.mean(-1, keepdim=True)) / deviation
+        for part in (content, position)
+    )
+    parts = {"content": content, "position": position + norm.bias}
+    query, key = (
+        {name: attention._heads(projection(part)) for name, part in parts.items()}
+        for projection in (attention.query, attention.key)
+    )
+    scale = model.config.d_head**-0.5
     terms = {
-        "content: query times key": content[head],
-        "position: query times the vector of the distance": relative[head],
-        "of it, what depends on the distance alone": by_distance[distance],
-        "weights: softmax of the sum of the first two": logits.masked_fill(
-            hidden, -torch.inf
-        ).softmax(-1),
+        f"{of_query}-{of_key}": (query[of_query] @ key[of_key].mT)[0] * scale
+        for of_query in parts
+        for of_key in parts
     }
-    return {name: value.masked_fill(hidden, torch.nan).numpy() for name, value in terms.items()}
+    shared = model.positions and model.positions(length, length)
+    relational = attention._relational(shared) if shared else None
+    relative = relative_logits_by_skew(
+        sum(query.values()), attention.rel_embedding, length, relational
+    )
+    return terms | {"relative": relative[0] * scale}
+
+
+def _content(inputs: Any, ids: Any) -> Any:
+    """What the ids bring into the input of a model: (1, L, d)."""
+    d = inputs.config.d_model
+    content = inputs.embedding(ids) * d**0.5
+    return content if inputs.merge is None else content @ inputs.merge.weight[:, :d].T
+
+
+def _spread_over_keys(term: Any, seen: Any) -> Any:
+    """Standard deviation over the keys a query sees, mean over queries: (H,).
+
+    What a term adds to all keys of a query alike moves no weight.
+    """
+    import torch
+
+    rows = [term[:, i, : i + 1].std(-1, correction=0) for i in range(1, len(seen))]
+    return torch.stack(rows).mean(0)
 
 
 def main() -> None:
@@ -181,7 +230,7 @@ def main() -> None:
         "positions_alibi": slopes(),
     }
     if args.checkpoint:
-        figures["positions_terms"] = relative_table(args.checkpoint)
+        figures["positions_terms"] = trained_head(args.checkpoint)
     for name, figure in figures.items():
         path = args.out / f"{name}.png"
         figure.savefig(path, dpi=110, metadata={"Software": None})

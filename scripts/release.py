@@ -19,6 +19,8 @@ from tqdm import tqdm
 from music_transformer.checkpoint import CONFIG, README, load_checkpoint, read_config
 from music_transformer.datasets import PreparedData
 from music_transformer.evaluation import Floors, NllReport, count_floors, evaluate_nll
+from music_transformer.evaluation.conditional import ShuffledNll, shuffled_nll
+from music_transformer.model import AccompanimentConfig, RNNConfig
 
 LICENCES = {
     "maestro": (
@@ -33,6 +35,7 @@ LICENCES = {
     ),
 }
 LARGEST_MIB = 15.0
+_LARGEST_BYTES = int(LARGEST_MIB * 2**20)
 
 
 def main() -> int:
@@ -45,17 +48,28 @@ def main() -> int:
     parser.add_argument("--events", type=int, help="all events trained on, over all stages")
     parser.add_argument("--test", action="store_true", help="measure the test split too, once")
     parser.add_argument("--force", action="store_true", help="replace a better release")
+    parser.add_argument(
+        "--split-files",
+        action="store_true",
+        help=f"let a release be larger than {LARGEST_MIB:g} MiB, in files of at most that",
+    )
     args = parser.parse_args()
 
     data = PreparedData.open(args.data)
     with tempfile.TemporaryDirectory() as folder:
-        rounded = load_checkpoint(args.checkpoint, "cpu").save(Path(folder) / args.out.name)
+        rounded = load_checkpoint(args.checkpoint, "cpu").save(
+            Path(folder) / args.out.name, max_file_bytes=_LARGEST_BYTES
+        )
         size = sum(path.stat().st_size for path in rounded.iterdir()) / 2**20
-        if size > LARGEST_MIB:
-            sys.exit(f"{args.checkpoint}: {size:.1f} MiB in half precision; at most {LARGEST_MIB}.")
+        if size > LARGEST_MIB and not args.split_files:
+            sys.exit(
+                f"{args.checkpoint}: {size:.1f} MiB in half precision; at most {LARGEST_MIB:g}, or "
+                "more in several files with --split-files."
+            )
         session = load_checkpoint(rounded, "cpu")
         splits = ["validation", "test"] if args.test else ["validation"]
         measured: dict[str, tuple[NllReport, Floors]] = {}
+        exchanged: dict[str, ShuffledNll] = {}
         for split in splits:
             with tqdm(desc=split, unit="window") as bar:
 
@@ -64,6 +78,10 @@ def main() -> int:
                     bar.update(done - bar.n)
 
                 nll_report = evaluate_nll(session.model, data, split, progress=report)
+                if data.tokenizer.kind == "accompaniment":
+                    exchanged[split] = shuffled_nll(
+                        session.model, data, split, nll_report, progress=report
+                    )
             measured[split] = (nll_report, count_floors(data, split))
         nll = measured["validation"][0].nll
         before = _released_nll(args.out, data.checksum)
@@ -74,18 +92,27 @@ def main() -> int:
             "data_checksum": data.checksum,
             "hours": args.hours,
             "events": args.events,
-            **{split: one.to_dict() for split, (one, _) in measured.items()},
+            **{
+                split: {key: value for key, value in one.to_dict().items() if key != "by_piece"}
+                for split, (one, _) in measured.items()
+            },
         }
+        for split, one in exchanged.items():
+            session.training["released"][split] |= one.to_dict()
         (rounded / README).unlink()
-        final = session.save(rounded)
+        final = session.save(rounded, max_file_bytes=_LARGEST_BYTES)
         (final / README).write_text(
-            _readme(args, data, session.training, measured, session.model), encoding="utf-8"
+            _readme(args, data, session.training, measured, exchanged, session.model),
+            encoding="utf-8",
         )
         args.out.mkdir(parents=True, exist_ok=True)
         for path in final.iterdir():
             shutil.copyfile(path, args.out / f".{path.name}.new")
         for path in final.iterdir():
             (args.out / f".{path.name}.new").replace(args.out / path.name)
+        for old in args.out.glob("model*.safetensors*"):  # of a release in more or fewer files
+            if not (final / old.name).exists():
+                old.unlink()
     print(f"{args.out}: validation NLL {nll:.4f}, {size:.1f} MiB")
     return 0
 
@@ -100,17 +127,38 @@ def _released_nll(folder: Path, checksum: str) -> float | None:
     return float(released["validation"]["nll"])
 
 
+def _shape(config: Any) -> str:
+    """The sizes and the scheme of a model in a few words."""
+    if isinstance(config, RNNConfig):
+        return (
+            f"{config.n_layers} layers of LSTM, d_model {config.d_model}, d_hidden "
+            f"{config.d_hidden}, attention {config.attention}"
+        )
+    if isinstance(config, AccompanimentConfig):
+        return (
+            f"encoder of {config.n_encoder_layers} layers, d_encoder {config.d_encoder}; decoder "
+            f"of {config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads, d_ff "
+            f"{config.d_ff}; attention_position {config.attention_position}, cross_position "
+            f"{config.cross_position}, source_context {config.source_context}"
+        )
+    return (
+        f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads, d_ff "
+        f"{config.d_ff}, attention_position {config.attention_position}, max_distance "
+        f"{config.distances}, input_position {config.input_position}"
+    )
+
+
 def _readme(
     args: argparse.Namespace,
     data: PreparedData,
     training: dict[str, Any],
     measured: dict[str, tuple[NllReport, Floors]],
+    exchanged: dict[str, ShuffledNll],
     model: Any,
 ) -> str:
     corpus = str(data.meta.get("corpus", "unknown"))
     source, licence = LICENCES.get(corpus, (corpus, "that of its data"))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    c = model.config
     unit = "note" if data.tokenizer.kind == "chorale" else "event"
     rows = []
     for split, (report, floors) in measured.items():
@@ -121,6 +169,7 @@ def _readme(
             + " |"
         )
     protocol = measured["validation"][0].protocol
+    folder = "accompaniment" if exchanged else corpus
     events = args.events or training.get("events", 0)
     hours = args.hours or training.get("seconds", 0) / 3600
     return "\n".join(
@@ -129,10 +178,8 @@ def _readme(
             "",
             f"- **Data**: {source}.",
             f"- **Licence of the weights**: {licence}.",
-            f"- **Model**: {parameters:,} parameters in half precision; {c.n_layers} layers, "
-            f"d_model {c.d_model}, {c.n_heads} heads, d_ff {c.d_ff}, "
-            f"attention_position {c.attention_position}, max_distance {c.distances}, "
-            f"input_position {c.input_position}, context {c.context}.",
+            f"- **Model**: {parameters:,} parameters in half precision; {_shape(model.config)}, "
+            f"context {model.config.context}.",
             f"- **Training**: {events:,} events in {hours:.1f} hours on {args.hardware}; every "
             "setting is in `config.json`.",
             "",
@@ -143,13 +190,28 @@ def _readme(
             "| --- | --- | --- | --- |",
             *rows,
             "",
+            *_listening(exchanged),
             "```",
-            f"music-transformer evaluate --checkpoint {args.out.name} --data data/{corpus} "
+            f"music-transformer evaluate --checkpoint {args.out.name} --data data/{folder} "
             "--split validation",
             "```",
             "",
         ]
     )
+
+
+def _listening(exchanged: dict[str, ShuffledNll]) -> list[str]:
+    """What the right melody is worth to a model of accompaniments; nothing for another."""
+    lines = []
+    for split, one in exchanged.items():
+        difference = one.difference
+        lines += [
+            f"With the melodies of other pieces {one.nll:.4f} on {split}: the right melody is "
+            f"worth {difference.mean:.4f} nats per event, 95 % interval {difference.low:.4f} to "
+            f"{difference.high:.4f} over {difference.pieces} pieces.",
+            "",
+        ]
+    return lines
 
 
 if __name__ == "__main__":

@@ -178,6 +178,89 @@ def test_cut_weights_are_one_line(folder: Path, kept: int) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.fixture
+def sharded(model: MusicTransformer, tmp_path: Path) -> Path:
+    return save_checkpoint(
+        tmp_path / "sharded",
+        model,
+        PerformanceTokenizer(),
+        training={"step": 3},
+        half=True,
+        max_file_bytes=6000,
+    )
+
+
+def test_weights_in_several_files_load_as_those_in_one(
+    sharded: Path, model: MusicTransformer, tmp_path: Path
+) -> None:
+    shards = sorted(sharded.glob("*.safetensors"))
+    assert [path.name for path in shards] == [
+        "model-00001-of-00003.safetensors",
+        "model-00002-of-00003.safetensors",
+        "model-00003-of-00003.safetensors",
+    ]
+    assert all(path.stat().st_size <= 6000 for path in shards)
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())
+    stored = {name: load_file(sharded / place)[name] for name, place in index["weight_map"].items()}
+    assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in stored.values())
+    save_checkpoint(tmp_path / "one", model, PerformanceTokenizer(), training={}, half=True)
+    assert find_checkpoint(sharded) == sharded
+    one = load_checkpoint(tmp_path / "one", device="cpu").model.state_dict()
+    several = load_checkpoint(sharded, device="cpu").model.state_dict()
+    assert list(one) == list(several)
+    assert all(torch.equal(one[name], several[name]) for name in one)
+
+
+def test_saving_over_weights_in_several_files_leaves_none_of_them(
+    sharded: Path, model: MusicTransformer
+) -> None:
+    (sharded / "notes.txt").write_text("mine")
+    load_checkpoint(sharded, device="cpu").save(sharded)
+    names = {path.name for path in sharded.iterdir()}
+    assert names == {"model.safetensors", "config.json", "README.md", "notes.txt"}
+    load_checkpoint(sharded, device="cpu").save(sharded, max_file_bytes=6000)
+    assert not (sharded / "model.safetensors").exists()
+    load_checkpoint(sharded, device="cpu")
+
+
+def test_weights_that_fit_one_file_stay_in_one(folder: Path) -> None:
+    load_checkpoint(folder, device="cpu").save(folder, max_file_bytes=15 << 20)
+    assert (folder / "model.safetensors").is_file()
+    assert not (folder / "model.safetensors.index.json").exists()
+
+
+def test_a_weight_larger_than_a_file_may_be_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"max_file_bytes=3,000: \S+ alone takes [\d,]+; allow"):
+        load_checkpoint(folder, device="cpu").save(folder, max_file_bytes=3000)
+    load_checkpoint(folder, device="cpu")
+
+
+def test_a_missing_or_cut_or_foreign_file_of_several_is_named(sharded: Path) -> None:
+    path = sharded / "model-00002-of-00003.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00003\.safetensors: damaged or cut"):
+        load_checkpoint(sharded)
+    save_file({"other": torch.zeros(2)}, path)
+    with pytest.raises(CheckpointError, match=r"00002-of-00003\S+: the weight \S+ is missing"):
+        load_checkpoint(sharded)
+    path.unlink()
+    with pytest.raises(
+        CheckpointError, match=r"model-00002-of-00003\.safetensors is missing; .* not complete"
+    ):
+        load_checkpoint(sharded)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [{}, {"weight_map": []}, {"weight_map": {"a": "../../secret"}}, {"weight_map": {"a": 1}}],
+)
+def test_an_index_that_names_no_weights_is_refused(sharded: Path, index: dict[str, Any]) -> None:
+    (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=r"index\.json: no map from weights to files"):
+        load_checkpoint(sharded)
+
+
 def test_missing_files_are_named(folder: Path) -> None:
     (folder / "config.json").rename(folder / "aside")
     with pytest.raises(CheckpointError, match=r"config\.json is missing"):

@@ -18,13 +18,21 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   music-transformer accompany data/motifs/ode_to_joy_melody.mid --checkpoint bach --out ode.mid
+  music-transformer accompany data/motifs/ode_to_joy_melody.mid \\
+      --checkpoint piano-accompaniment --out piano.mid
   music-transformer accompany melody.mid --checkpoint bach --candidates 16 --samples 3 \\
       --out three.mid --wav --plot
 
 --samples 3 --out three.mid writes three-1.mid (the likeliest), three-2.mid and three-3.mid.
 """
 
-TRACK_NAMES = ("soprano", "alto", "tenor", "bass")
+#: By the kind of the checkpoint's tokenizer.
+TRACK_NAMES = {
+    "chorale": ("soprano", "alto", "tenor", "bass"),
+    "accompaniment": ("melody", "accompaniment"),
+}
+CHORALE_CANDIDATES = 8
+PARTS = ("both", "accompaniment", "melody")
 
 Progress = Callable[[float, float], None]
 Accompanist = Callable[
@@ -36,20 +44,25 @@ def add_parser(subparsers: Any) -> None:
     """Add `accompany` to the subcommands."""
     parser = subparsers.add_parser(
         "accompany",
-        help="keep a melody and compose the voices under it",
-        description="Compose alto, tenor and bass under a melody, which is kept note by note. "
-        "Several candidates are drawn and the likeliest is written. The same command on the same "
-        "machine writes the same file.",
+        help="keep a melody and compose what goes with it",
+        description="Compose what goes with a melody, which is kept note by note: with a chorale "
+        "model alto, tenor and bass, with a model of accompaniments a piano. The likeliest of "
+        "several candidates is written. The same command on the same machine writes the same file.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("melody", type=Path, metavar="MELODY.mid", help="what to accompany")
-    parser.add_argument("--checkpoint", required=True, help="a chorale model's name or folder")
+    parser.add_argument(
+        "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="OUT.mid", help="where to write")
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
     choice = parser.add_argument_group("how many")
     choice.add_argument(
-        "--candidates", type=int, default=8, help="to draw and rank (default: %(default)s)"
+        "--candidates",
+        type=int,
+        help=f"to draw and rank (default: of a chorale {CHORALE_CANDIDATES}, of a piano as many as "
+        "--samples)",
     )
     choice.add_argument(
         "--samples", type=int, default=1, help="of them to write, the likeliest (default: 1)"
@@ -59,10 +72,17 @@ def add_parser(subparsers: Any) -> None:
     melody.add_argument(
         "--keep-key",
         action="store_true",
-        help="let the model read it where it is, even outside the range of a soprano",
+        help="chorales: let the model read it where it is, even outside the range of a soprano",
     )
     melody.add_argument(
         "--keep-silence", action="store_true", help="compose before its first note too"
+    )
+    parser.add_argument(
+        "--parts",
+        choices=PARTS,
+        default="both",
+        help="what to write: the melody, what goes with it, or both on tracks of their own "
+        "(default: %(default)s)",
     )
     parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
     parser.add_argument("--plot", action="store_true", help="write the piano roll too, as OUT.png")
@@ -78,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.cli.output import check_output
 
     files = output_files(args)
-    if args.candidates < args.samples:
+    if args.candidates is not None and args.candidates < args.samples:
         raise ConfigError(
             f"--candidates {args.candidates}; choose {args.samples} or more, as many as --samples."
         )
@@ -87,18 +107,21 @@ def run(args: argparse.Namespace) -> int:
     check_extras(args)
 
     from music_transformer.generation import Filters
+    from music_transformer.generation.counterpoint import check_parallels
 
     Filters(args.temperature, args.top_k, args.top_p, args.min_p)  # refused before the model loads
-    ranked = _accompany(args)
+    check_parallels(args.parallels)
+    kind, ranked = _accompany(args)
     with ExitStack() as stack:  # every file appears, or none does
         for sample, accompaniment in zip(files, ranked, strict=False):
-            _write(stack, sample, accompaniment)
-    _print(args, files, ranked)
+            _write(stack, sample, accompaniment, parts=args.parts, names=TRACK_NAMES[kind])
+    _print(args, files, ranked, unit="composed note" if kind == "chorale" else "event")
     return 0
 
 
-def _accompany(args: argparse.Namespace) -> "list[Accompaniment]":
-    from music_transformer.cli.output import report_warnings, say_device
+def _accompany(args: argparse.Namespace) -> "tuple[str, list[Accompaniment]]":
+    """The kind of the checkpoint, and the candidates it composed, the likeliest first."""
+    from music_transformer.cli.output import naming, report_warnings, say_device
     from music_transformer.midi import read_midi
 
     melody = read_midi(args.melody)
@@ -109,8 +132,8 @@ def _accompany(args: argparse.Namespace) -> "list[Accompaniment]":
     session = load_checkpoint(args.checkpoint, device=args.device)
     accompanist = _accompanist(args.checkpoint, session)
     say_device(args.device, session.device)
-    with _progress() as progress:
-        return accompanist(session, melody, args, progress)
+    with naming(args.melody), _progress() as progress:
+        return session.tokenizer.kind, accompanist(session, melody, args, progress)
 
 
 def _accompanist(name: str, session: "Session") -> Accompanist:
@@ -123,7 +146,7 @@ def _accompanist(name: str, session: "Session") -> Accompanist:
     if kind not in _ACCOMPANISTS:
         raise ConfigError(
             f"the checkpoint {name} does not accompany, it continues a {kind}; take one of "
-            "chorales, such as bach."
+            "chorales, such as bach, or of accompaniments, such as piano-accompaniment."
         )
     return _ACCOMPANISTS[kind]
 
@@ -136,11 +159,14 @@ def _chorale(
     return accompany(
         session,
         melody,
-        candidates=args.candidates,
+        candidates=max(CHORALE_CANDIDATES, args.samples)
+        if args.candidates is None
+        else args.candidates,
         temperature=args.temperature,
         top_k=args.top_k,
         top_p=args.top_p,
         min_p=args.min_p,
+        parallels=args.parallels,
         seed=args.seed,
         context=args.context,
         keep_key=args.keep_key,
@@ -149,8 +175,30 @@ def _chorale(
     )
 
 
+def _piano(
+    session: "Session", melody: "NoteSequence", args: argparse.Namespace, progress: Progress
+) -> "list[Accompaniment]":
+    from music_transformer.generation import accompany
+
+    if args.keep_key:
+        raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
+    return accompany(
+        session,
+        melody,
+        candidates=args.samples if args.candidates is None else args.candidates,
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        min_p=args.min_p,
+        seed=args.seed,
+        context=args.context,
+        keep_silence=args.keep_silence,
+        progress=progress,
+    )
+
+
 #: What composes, by the kind of the checkpoint's tokenizer.
-_ACCOMPANISTS: dict[str, Accompanist] = {"chorale": _chorale}
+_ACCOMPANISTS: dict[str, Accompanist] = {"chorale": _chorale, "accompaniment": _piano}
 
 
 @contextmanager
@@ -158,7 +206,8 @@ def _progress() -> Iterator[Progress]:
     """A bar on stderr, and the function that tells it how much is done and how much there is."""
     from tqdm import tqdm
 
-    with tqdm(desc="accompany", unit="event", leave=False) as bar:
+    form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
+    with tqdm(desc="accompany", leave=False, disable=None, bar_format=form) as bar:
 
         def report(done: float, total: float) -> None:
             bar.total = total
@@ -167,14 +216,21 @@ def _progress() -> Iterator[Progress]:
         yield report
 
 
-def _write(stack: ExitStack, files: dict[str, Path], accompaniment: "Accompaniment") -> None:
+def _write(
+    stack: ExitStack,
+    files: dict[str, Path],
+    accompaniment: "Accompaniment",
+    *,
+    parts: str,
+    names: tuple[str, ...],
+) -> None:
     """Write the files of one candidate under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
     from music_transformer.midi import write_midi
 
-    notes = accompaniment.notes
+    notes, track_names = _only(accompaniment.notes, parts, names)
     midi = stack.enter_context(atomic_path(files["midi"]))
-    write_midi(notes, midi, track_names=TRACK_NAMES)
+    write_midi(notes, midi, track_names=track_names)
     if "wav" in files:
         from music_transformer.render.audio import render_wav
 
@@ -182,12 +238,41 @@ def _write(stack: ExitStack, files: dict[str, Path], accompaniment: "Accompanime
     if "plot" in files:
         from music_transformer.render.pianoroll import plot_pianoroll
 
-        figure = plot_pianoroll(notes, melody_track=0, title=files["midi"].stem)
+        melody_track = None if parts == "accompaniment" else 0
+        figure = plot_pianoroll(notes, melody_track=melody_track, title=files["midi"].stem)
         figure.savefig(stack.enter_context(atomic_path(files["plot"])))
 
 
+def _only(
+    notes: "NoteSequence", parts: str, names: tuple[str, ...]
+) -> "tuple[NoteSequence, tuple[str, ...]]":
+    """The tracks that are asked for, the first of them track 0, and their names."""
+    from music_transformer.notes import NoteSequence, Pedals
+
+    if parts == "both":
+        return notes, names
+    first = 0 if parts == "melody" else 1
+    rows = (notes.track == 0) if parts == "melody" else (notes.track > 0)
+    chosen = NoteSequence(
+        pitch=notes.pitch[rows],
+        velocity=notes.velocity[rows],
+        start=notes.start[rows],
+        end=notes.end[rows],
+        channel=notes.channel[rows],
+        track=notes.track[rows] - first,
+        pedals=notes.pedals if parts == "melody" else Pedals(),
+        end_time=notes.end_time,
+        tempos=notes.tempos,
+    )
+    return chosen, names[:1] if parts == "melody" else names[1:]
+
+
 def _print(
-    args: argparse.Namespace, files: list[dict[str, Path]], ranked: "Sequence[Accompaniment]"
+    args: argparse.Namespace,
+    files: list[dict[str, Path]],
+    ranked: "Sequence[Accompaniment]",
+    *,
+    unit: str,
 ) -> None:
     from music_transformer.cli.output import print_json, warn
 
@@ -197,7 +282,7 @@ def _print(
         best, worst = ranked[0].report, ranked[-1].report
         print(
             f"candidate {best.candidate} of {len(ranked)} is the likeliest: {best.nll:.3f} nats "
-            f"per composed note (the last: {worst.nll:.3f})",
+            f"per {unit} (the last: {worst.nll:.3f})",
             file=sys.stderr,
         )
         for sample in files:
@@ -213,7 +298,7 @@ def _print(
                     "rank": each.report.rank,
                     "candidate": each.report.candidate,
                     "nll": each.nll,
-                    "melody_nll": each.report.melody_nll,
+                    **_of_melody(each),
                 }
                 for each in ranked
             ],
@@ -223,3 +308,9 @@ def _print(
             ],
         }
     )
+
+
+def _of_melody(accompaniment: "Accompaniment") -> dict[str, float]:
+    """How surprising the melody was, where the model has an opinion on that."""
+    known = accompaniment.report.to_dict().get("melody_nll")
+    return {} if known is None else {"melody_nll": known}

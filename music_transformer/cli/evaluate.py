@@ -1,6 +1,7 @@
 """`evaluate`: the NLL of a model on a split of prepared data, beside the counting floors."""
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,14 @@ if TYPE_CHECKING:
     from music_transformer.checkpoint import Session
     from music_transformer.datasets import PreparedData
     from music_transformer.evaluation import Floors, NllReport
+    from music_transformer.evaluation.conditional import ShuffledNll
+    from music_transformer.evaluation.paired import PairedDifference
 
 EXAMPLE = """\
 example:
   music-transformer evaluate --checkpoint bach --data data/jsb --split validation
   music-transformer evaluate --checkpoint bach --data data/jsb --lengths 128,256,512,1024
+  music-transformer evaluate --checkpoint bach --against checkpoints/mine --data data/jsb
 """
 
 
@@ -44,7 +48,15 @@ def add_parser(subparsers: Any) -> None:
         help="instead of one context: the NLL in windows of each of these lengths, and by place in "
         "the window",
     )
+    parser.add_argument(
+        "--against",
+        metavar="CHECKPOINT",
+        help="a second model on the same pieces: the difference and its 95 %% interval",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument(
+        "--quantise", action="store_true", help="measure it with int8 layers (CPU), as in generate"
+    )
     parser.add_argument("--batch-size", type=int, default=8, help="windows at a time (default: 8)")
     parser.add_argument("--no-floors", action="store_true", help="leave the counting floors out")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
@@ -68,27 +80,35 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print; floors are counted first, since they are quick and may refuse."""
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.datasets import PreparedData
-    from music_transformer.evaluation import count_floors, evaluate_nll
+    from music_transformer.errors import ConfigError
+    from music_transformer.evaluation import count_floors
+    from music_transformer.model.quantised import quantise_linears
 
     data = PreparedData.open(args.data)
     session = load_checkpoint(args.checkpoint, device=args.device)
+    if args.quantise:
+        session = dataclasses.replace(session, model=quantise_linears(session.model))
     _check_tokenizer(session, data)
     say_device(args.device, session.device)
     if args.split == "test":
         warn("the test split is to be reported once; choose between models by validation.")
     if args.lengths:
+        if args.against:
+            raise ConfigError("--against compares whole reports; leave --lengths out.")
         return _run_lengths(args, session, data)
     floors = None if args.no_floors else count_floors(data, args.split)
-    with _progress() as progress:
-        report = evaluate_nll(
-            session.model,
-            data,
-            args.split,
-            device=session.device,
-            context=args.context,
-            batch_size=args.batch_size,
-            progress=progress,
-        )
+    report = _measure(args, session, data)
+    result: dict[str, Any] = {}
+    if args.against:
+        second = load_checkpoint(args.against, device=args.device)
+        _check_tokenizer(second, data)
+        second_report = _measure(args, second, data)
+        difference = _difference(report, second_report)
+        result["against"] = {**second_report.to_dict(), "checkpoint": str(second.path)}
+        result["difference"] = difference.to_dict()
+    elif data.tokenizer.kind == "accompaniment":
+        shuffled = _measure_shuffled(args, session, data, report)
+        result |= shuffled.to_dict()
     if args.json:
         print_json(
             {
@@ -97,11 +117,88 @@ def run(args: argparse.Namespace) -> int:
                 "checkpoint": str(session.path),
                 "data": str(args.data),
                 "data_checksum": data.checksum,
+                **result,
             }
         )
-    else:
-        print(_table(report, floors))
+        return 0
+    print(_table(report, floors))
+    if not args.against and data.tokenizer.kind == "accompaniment":
+        print(_listening(shuffled))
+    if args.against:
+        print(f"\nagainst {second.path}")
+        print(_table(second_report, None))
+        print(f"\n{_told(difference)}")
     return 0
+
+
+def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData") -> "NllReport":
+    """The report of one model."""
+    from music_transformer.evaluation import evaluate_nll
+
+    with _progress() as progress:
+        return evaluate_nll(
+            session.model,
+            data,
+            args.split,
+            device=session.device,
+            context=args.context,
+            batch_size=args.batch_size,
+            progress=progress,
+        )
+
+
+def _measure_shuffled(
+    args: argparse.Namespace, session: "Session", data: "PreparedData", report: "NllReport"
+) -> "ShuffledNll":
+    """The same with the melodies exchanged among the pieces."""
+    from music_transformer.evaluation.conditional import shuffled_nll
+
+    with _progress() as progress:
+        return shuffled_nll(
+            session.model,
+            data,
+            args.split,
+            report,
+            device=session.device,
+            context=args.context,
+            batch_size=args.batch_size,
+            progress=progress,
+        )
+
+
+def _listening(shuffled: "ShuffledNll") -> str:
+    """What the right melody is worth, in words."""
+    difference = shuffled.difference
+    return (
+        f"with the melodies of other pieces {shuffled.nll:.4f}\n"
+        f"  the right melody is worth {difference.mean:+.4f}, 95 % interval {difference.low:+.4f} "
+        f"to {difference.high:+.4f} over {difference.pieces} pieces"
+    )
+
+
+def _difference(first: "NllReport", second: "NllReport") -> "PairedDifference":
+    from music_transformer.evaluation.paired import paired_difference
+
+    return paired_difference(
+        [one.nll for one in first.by_piece],
+        [one.nll for one in second.by_piece],
+        [one.events for one in first.by_piece],
+    )
+
+
+def _told(difference: "PairedDifference") -> str:
+    """The difference in words: which is better, or that it is not known."""
+    verdict = {
+        -1: "the first is better",
+        0: "no order: the interval holds 0",
+        1: "the second is better",
+    }[difference.order]
+    return (
+        f"difference {difference.mean:+.4f}, 95 % interval {difference.low:+.4f} to "
+        f"{difference.high:+.4f} over {difference.pieces} pieces: {verdict}\n"
+        f"  the first is better on {difference.better_on} of them; other seeds of training would "
+        "add to the interval"
+    )
 
 
 def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedData") -> int:
@@ -156,7 +253,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr, and the function that tells it (windows done, windows in all)."""
     from tqdm import tqdm
 
-    with tqdm(unit="window", desc="evaluate", leave=False) as bar:
+    with tqdm(unit="window", desc="evaluate", leave=False, disable=None) as bar:
 
         def report(done: int, total: int) -> None:
             bar.total = total

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from music_transformer.errors import ConfigError, RenderError
 
 if TYPE_CHECKING:
+    from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
     from music_transformer.generation import Generation, Settings
 
 EPILOG = """\
@@ -46,6 +47,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
     _add_length(parser)
     add_sampling(parser)
+    _add_care(parser)
     _add_primer(parser)
     parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
     parser.add_argument(
@@ -56,6 +58,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--plot", action="store_true", help="write the piano roll too, as OUT.png")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    parser.add_argument(
+        "--quantise", action="store_true", help="on a CPU: int8 layers, faster and nearly as good"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print files and reports as one JSON object"
     )
@@ -70,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     for path in (path for sample in files for path in sample.values()):
         check_output(path, args.force)
     check_extras(args)
+    if args.resample < 0:
+        raise ConfigError(f"--resample {args.resample}; choose 0 or more.")
     if args.primer_gap is not None:
         _check_gap(args)
 
@@ -79,11 +86,12 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(**{name: getattr(args, name) for name in names})
     if math.isinf(settings.asked):
         raise ConfigError(f"--seconds {args.seconds} never ends; choose a number.")
-    generations = _generate(args, settings)
+    generations, index = _generate(args, settings)
     with ExitStack() as stack:  # every file appears, or none does
         for sample, generation in zip(files, generations, strict=True):
             _write(stack, sample, generation, args)
-    _print(args, files, generations)
+    runs = [None if index is None else index.longest_run(one.continuation) for one in generations]
+    _print(args, files, generations, runs)
     return 0
 
 
@@ -119,7 +127,41 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         "--min-p", type=float, metavar="P", help="only events P times as likely as the likeliest"
     )
     sampling.add_argument(
+        "--parallels",
+        type=float,
+        default=0.005,
+        metavar="FACTOR",
+        help="chorales: make parallel fifths and octaves FACTOR times as probable as the model "
+        "does; 1 leaves them to the model, 0 forbids them (default: %(default)s)",
+    )
+    sampling.add_argument(
         "--context", type=int, help="events the model reads at once (default: its own)"
+    )
+
+
+def _add_care(parser: argparse.ArgumentParser) -> None:
+    care = parser.add_argument_group("when a model gets stuck")
+    care.add_argument(
+        "--resample",
+        type=int,
+        default=0,
+        metavar="N",
+        help="draw a continuation that degenerates again, up to N times, and keep the best "
+        "(default: %(default)s)",
+    )
+    care.add_argument(
+        "--hold-seconds",
+        type=float,
+        metavar="S",
+        help="from this age on the end of a note grows likelier, in proportion to its age; try 2 "
+        "(default: it is left to the model)",
+    )
+    care.add_argument(
+        "--max-note-seconds",
+        type=float,
+        default=20.0,
+        metavar="S",
+        help="close a note that has lasted so long (default: %(default)g)",
     )
 
 
@@ -169,7 +211,10 @@ def _check_gap(args: argparse.Namespace) -> None:
         raise ConfigError(f"--primer-gap {args.primer_gap:g}; choose 0 seconds or more.")
 
 
-def _generate(args: argparse.Namespace, settings: "Settings") -> "list[Generation]":
+def _generate(
+    args: argparse.Namespace, settings: "Settings"
+) -> "tuple[list[Generation], MemorisationIndex | None]":
+    """The samples, and what the model's training data are known by."""
     from music_transformer.cli.output import naming, report_warnings, say_device
     from music_transformer.midi import read_midi
 
@@ -179,14 +224,25 @@ def _generate(args: argparse.Namespace, settings: "Settings") -> "list[Generatio
         report_warnings(args.primer, primer.warnings)
 
     from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.evaluation.memorisation import find_index
     from music_transformer.generation import generate_batch
+    from music_transformer.model.quantised import quantise_linears
 
     session = load_checkpoint(args.checkpoint, device=args.device)
+    if args.quantise:
+        session = dataclasses.replace(session, model=quantise_linears(session.model))
     say_device(args.device, session.device)
+    index = find_index(session.path)  # a damaged one is refused before the work
     with naming(args.primer or "without a primer"), _progress(settings) as progress:
-        return generate_batch(
-            session, primer, samples=args.samples, progress=progress, **dataclasses.asdict(settings)
+        generations = generate_batch(
+            session,
+            primer,
+            samples=args.samples,
+            resample=args.resample,
+            progress=progress,
+            **dataclasses.asdict(settings),
         )
+    return generations, index
 
 
 @contextmanager
@@ -232,13 +288,19 @@ def _write(
 
 
 def _print(
-    args: argparse.Namespace, files: list[dict[str, Path]], generations: "Sequence[Generation]"
+    args: argparse.Namespace,
+    files: list[dict[str, Path]],
+    generations: "Sequence[Generation]",
+    runs: "Sequence[KnownRun | None]",
 ) -> None:
-    from music_transformer.cli.output import print_json, warn
+    from music_transformer.cli.output import print_json, say, warn
 
-    for sample, generation in zip(files, generations, strict=True):
+    for sample, generation, known in zip(files, generations, runs, strict=True):
+        for attempt, rules in generation.report.discarded:
+            say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
         for warning in generation.report.warnings:
             warn(f"{sample['midi']}: {warning}.")
+        say(f"{sample['midi']}: longest run of notes also in training: {_length(known)}")
         if not args.json:
             for path in sample.values():
                 print(path)
@@ -248,8 +310,21 @@ def _print(
                 "checkpoint": args.checkpoint,
                 "primer": args.primer,
                 "samples": [
-                    {**sample, "report": generation.report.to_dict()}
-                    for sample, generation in zip(files, generations, strict=True)
+                    {
+                        **sample,
+                        "report": generation.report.to_dict(),
+                        "memorisation": None if known is None else dataclasses.asdict(known),
+                    }
+                    for sample, generation, known in zip(files, generations, runs, strict=True)
                 ],
             }
         )
+
+
+def _length(known: "KnownRun | None") -> str:
+    """The length of a run in words."""
+    if known is None:
+        return "not checked (the checkpoint has no index)"
+    if known.notes == 0:
+        return f"none of {known.shortest} notes or more"
+    return f"{known.notes} notes, {known.start:.1f} to {known.end:.1f} s after the primer"

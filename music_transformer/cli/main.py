@@ -35,7 +35,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a model on prepared data",
     "evaluate": "measure a model in nats per event, beside the floors",
     "generate": "continue a motif, or compose from nothing",
-    "accompany": "keep a melody and compose the voices under it",
+    "accompany": "keep a melody and compose what goes with it",
     "encode": "print the event ids of a MIDI file",
     "decode": "turn event ids back into a MIDI file",
     "render": "turn a MIDI file into sound",

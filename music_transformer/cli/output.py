@@ -75,6 +75,11 @@ def warn(message: str) -> None:
     print(f"music-transformer: warning: {message}", file=sys.stderr)
 
 
+def say(message: str) -> None:
+    """Print one line on stderr that is no warning."""
+    print(message, file=sys.stderr)
+
+
 def say_device(asked: str, device: object) -> None:
     """Say on stderr which device ``--device auto`` stands for here."""
     if asked == "auto":

@@ -20,12 +20,23 @@ EPILOG = """\
 examples:
   music-transformer prepare jsb --source downloads/Jsb16thSeparated.json --out data/jsb
   music-transformer prepare maestro --source downloads/maestro-v3.0.0-midi.zip --out data/maestro
+  music-transformer prepare maestro --task accompaniment \
+    --source downloads/maestro-v3.0.0-midi.zip --out data/accompaniment
   music-transformer prepare my-midi-files --out data/mine --piano-only
 """
 
 #: Options of MIDI files that mean nothing for a corpus; their defaults are None or False.
-_NOT_FOR_JSB = ("tokenizer", "pedal", "piano_only", "keep_silence", "split", "jobs")
-_NOT_FOR_MAESTRO = ("split",)
+_NOT_FOR_JSB = (
+    "task",
+    "melody_track",
+    "tokenizer",
+    "pedal",
+    "piano_only",
+    "keep_silence",
+    "split",
+    "jobs",
+)
+_NOT_FOR_MAESTRO = ("split", "melody_track")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -46,6 +57,19 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "(a folder of MIDI files needs none)",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to make, as data/NAME")
+    parser.add_argument(
+        "--task",
+        choices=("continuation", "accompaniment"),
+        help="what is to be learned: the music itself (default), or to play the rest of it to its "
+        "melody",
+    )
+    parser.add_argument(
+        "--melody-track",
+        type=int,
+        metavar="N",
+        help="accompaniment: the melody is all notes of this MIDI track, 0 the first "
+        "(default: the highest notes, by a rule that docs/accompaniment.md states)",
+    )
     parser.add_argument(
         "--tokenizer", choices=("performance", "chorale"), help="default: performance"
     )
@@ -84,7 +108,11 @@ def summary(data: "PreparedData") -> dict[str, Any]:
         "corpus": data.corpus,
         "tokenizer": data.meta["tokenizer"],
         "splits": {
-            split: {"pieces": len(data.names(split)), "events": data.events(split)}
+            split: {
+                "pieces": len(data.names(split)),
+                "events": data.events(split),
+                **({"melody_notes": data.melody_notes(split)} if data.melody_arrays else {}),
+            }
             for split in data.splits
         },
         "skipped": data.meta["skipped"],
@@ -150,7 +178,7 @@ def _folder(args: argparse.Namespace) -> Path:
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
     """Complain of a flag that would have no effect."""
     for name in names:
-        if getattr(args, name) not in (None, False):
+        if getattr(args, name) is not None and getattr(args, name) is not False:
             flag = "--" + name.replace("_", "-")
             raise ConfigError(f"prepare {args.corpus}: {flag} means nothing here; leave it out.")
 
@@ -158,15 +186,33 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace) -> "MidiSettings":
     """How MIDI files are to be encoded."""
     from music_transformer.datasets.encoding import MidiSettings
-    from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+    from music_transformer.tokenizers import (
+        AccompanimentTokenizer,
+        ChoraleTokenizer,
+        PerformanceTokenizer,
+    )
 
-    if args.tokenizer == "chorale":
+    if args.task == "accompaniment":
+        for name in ("tokenizer", "pedal"):
+            if getattr(args, name) is not None:
+                raise ConfigError(f"--task accompaniment: --{name} means nothing here.")
+        if args.melody_track is not None and args.melody_track < 0:
+            raise ConfigError(f"--melody-track {args.melody_track}: 0 is the first track.")
+        tokenizer = AccompanimentTokenizer().to_config()
+    elif args.melody_track is not None:
+        raise ConfigError("--melody-track: only --task accompaniment has a melody; add it.")
+    elif args.tokenizer == "chorale":
         if args.pedal is not None:
             raise ConfigError("--pedal: a chorale has no pedal; leave it out.")
         tokenizer = ChoraleTokenizer().to_config()
     else:
         tokenizer = PerformanceTokenizer(pedal=args.pedal or "sustain").to_config()
-    return MidiSettings(tokenizer, piano_only=args.piano_only, keep_silence=args.keep_silence)
+    return MidiSettings(
+        tokenizer,
+        piano_only=args.piano_only,
+        keep_silence=args.keep_silence,
+        melody_track=args.melody_track,
+    )
 
 
 def _watcher() -> "Watcher":
@@ -201,7 +247,10 @@ def _text(data: "PreparedData") -> str:
     lines = [str(data.path)]
     for split in data.splits:
         pieces, events = len(data.names(split)), data.events(split)
-        lines.append(f"{split:<11}{pieces:>7,} pieces {events:>12,} events")
+        line = f"{split:<11}{pieces:>7,} pieces {events:>12,} events"
+        if data.melody_arrays:
+            line += f" to {data.melody_notes(split):>9,} notes of melody"
+        lines.append(line)
     duplicates = data.meta["report"].get("duplicates", [])
     if duplicates:
         copies = sum(len(group) - 1 for group in duplicates)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from music_transformer.cli.output import naming, print_json, warn
 
 if TYPE_CHECKING:
+    from music_transformer.evaluation.memorisation import MemorisationIndex
     from music_transformer.notes import NoteSequence
     from music_transformer.tokenizers.vocabulary import Ids
 
@@ -37,6 +38,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--split", default="validation", help="of --data (default: %(default)s)")
     parser.add_argument("--pieces", type=int, help="so many of them, evenly spread (default: all)")
     parser.add_argument("--seconds", type=float, help="of each piece from its first note on")
+    parser.add_argument(
+        "--checkpoint", help="also the longest run of notes that its training data have"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(run=run)
 
@@ -48,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.files and args.data is None:
         raise ConfigError("give MIDI files, or --data, or both.")
+    if args.checkpoint is not None and not args.files:
+        raise ConfigError("--checkpoint looks for notes of MIDI files: give some.")
     for name in ("pieces", "seconds"):
         value = getattr(args, name)
         if value is not None and not 0 < value < math.inf:
@@ -109,6 +115,7 @@ def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     from music_transformer.tokenizers import ChoraleTokenizer
 
     chorale = ChoraleTokenizer()
+    index = _index(args)
     described = []
     for path in args.files:
         notes = read_midi(path)
@@ -120,8 +127,27 @@ def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
                 numbers = _describe_grid(chorale.encode(notes), beat, args.seconds)
             else:
                 numbers = _describe_notes(notes, args.seconds)
+        if index is not None:
+            numbers["longest_known_run_notes"] = float(index.longest_run(notes).notes)
         described.append((path, numbers))
     return described
+
+
+def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
+    """What the training data of `--checkpoint` are known by."""
+    if args.checkpoint is None:
+        return None
+    from music_transformer.checkpoint import find_checkpoint
+    from music_transformer.errors import CheckpointError
+    from music_transformer.evaluation.memorisation import find_index
+
+    folder = find_checkpoint(args.checkpoint)
+    if (index := find_index(folder)) is None:
+        raise CheckpointError(
+            f"{folder} has no index of its training data; scripts/build_memorisation_index.py "
+            "builds one."
+        )
+    return index
 
 
 def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
@@ -136,7 +162,7 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     count = min(args.pieces or len(pieces), len(pieces))
     chosen = (np.arange(count) * len(pieces) / count).astype(int).tolist()
     described = []
-    for i in tqdm(chosen, unit="piece", leave=False):
+    for i in tqdm(chosen, unit="piece", leave=False, disable=None):
         ids = pieces[i][1:-1]
         if data.tokenizer.kind == "chorale":
             numbers = _describe_grid(ids, DEFAULT_SECONDS_PER_BEAT, args.seconds)

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,14 +26,20 @@ examples:
   music-transformer train --out checkpoints/long --resume
   music-transformer train --data data/mine --preset piano --init piano --out checkpoints/tuned \\
       --set steps=500 --set learning_rate=2e-4
+  music-transformer train --data data/maestro --preset piano-large --out checkpoints/large \
+      --resume --device cuda --set compile=true --export checkpoints/large-half
   torchrun --nproc-per-node 2 -m music_transformer train --data data/jsb --preset bach --out R
+  torchrun --nproc-per-node 1 -m music_transformer train --out R --resume --set batch_size=4
 
 A run ends with exit code 0 when it is finished or its max_minutes are over, 130 after Ctrl-C and
 143 after SIGTERM; in each case the last step is saved and --resume goes on from there. A second
-Ctrl-C stops at once. Settings are those of the model (n_layers=4) and of training (steps=1000).
+Ctrl-C stops at once, except under torchrun. A run goes on with another number of processes as long
+as that number times batch_size stays the same. Settings are those of the model (n_layers=4) and of
+training (steps=1000).
 """
 
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+_EXPORTED_FILE_BYTES = 15 << 20
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -45,7 +52,11 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", help="folder that `prepare` made (with --resume: as recorded)")
-    parser.add_argument("--preset", help="jsb-small, bach, piano-small or piano")
+    parser.add_argument(
+        "--preset",
+        help="a recipe: jsb-small, bach, piano-small, piano, lstm-small, ... (an unknown name "
+        "lists all)",
+    )
     parser.add_argument("--out", required=True, help="the run folder, as checkpoints/NAME")
     parser.add_argument(
         "--set",
@@ -58,6 +69,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--init", metavar="CHECKPOINT", help="start from given weights")
     parser.add_argument("--force", action="store_true", help="replace the run in --out")
+    parser.add_argument(
+        "--export",
+        metavar="FOLDER",
+        help="at the end, also write the best weights there, in half precision and in files under "
+        "15 MiB, for --init or any command",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="of weights, windows and dropout (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -66,15 +83,17 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train and print how it ended."""
-    from music_transformer.checkpoint import select_device
+    from music_transformer.checkpoint import check_replaceable, select_device
     from music_transformer.training.distributed import join_ranks, local_device
     from music_transformer.training.run_dir import RunFolder
 
     device = local_device(select_device(args.device))
     folder = RunFolder(args.out)
+    if args.export is not None:
+        check_replaceable(Path(args.export))
     ranks = join_ranks(device)
     try:
-        plan = _plan(args, folder, first=ranks.first)
+        plan = _plan(args, folder, ranks)
         ranks.wait()  # all have looked at the folder before the first one writes there
         with folder.locked() if ranks.first else contextlib.nullcontext():
             trainer = _trainer(plan, folder, device, ranks)
@@ -86,11 +105,22 @@ def run(args: argparse.Namespace) -> int:
     finally:
         ranks.leave()
     if ranks.first:
+        if args.export is not None:
+            _export(folder, args.export)
         _print_result(result, as_json=args.json)
     return _EXIT_CODES.get(result.reason, 0)
 
 
-def _plan(args: argparse.Namespace, folder: RunFolder, *, first: bool) -> Plan:
+def _export(folder: RunFolder, to: str) -> None:
+    """Write the best weights of the run, or its latest, as a small checkpoint of their own."""
+    from music_transformer.checkpoint import load_checkpoint
+
+    session = load_checkpoint(folder.path, "cpu")
+    path = session.save(to, half=True, max_file_bytes=_EXPORTED_FILE_BYTES)
+    _say(f"{path}: the weights of {session.path.name}, in half precision")
+
+
+def _plan(args: argparse.Namespace, folder: RunFolder, ranks: Ranks) -> Plan:
     """What the flags ask for: a new run in a free folder, or the one that is there.
 
     Raises:
@@ -111,6 +141,7 @@ def _plan(args: argparse.Namespace, folder: RunFolder, *, first: bool) -> Plan:
             data_path=args.data,
             preset_name=args.preset,
             seed=args.seed,
+            world_size=ranks.world_size,
         )
     if args.resume and args.preset is None:
         raise ConfigError(
@@ -126,7 +157,7 @@ def _plan(args: argparse.Namespace, folder: RunFolder, *, first: bool) -> Plan:
         raise ConfigError(f"{args.out} holds something that is no run; choose another --out.")
     if folder.has_run() and not args.force:
         raise ConfigError(f"{args.out} holds a run; add --resume to go on, --force to replace it.")
-    if args.resume and first:
+    if args.resume and ranks.first:
         _say(f"nothing to resume in {args.out}: starting")
     return plan
 
@@ -144,6 +175,8 @@ def _trainer(plan: Plan, folder: RunFolder, device: torch.device, ranks: Ranks) 
     model = plan.build().to(device)
     ranks.same_start(model)
     resolved = plan.resolve(device, ranks.world_size, _say if ranks.first else _ignore)
+    if device.type == "cuda" and resolved["bfloat16"]:
+        torch.set_float32_matmul_precision("high")  # TF32 for the products that stay float32
     torch.manual_seed(training.seed + ranks.rank)  # other dropout on every rank
     trainer = Trainer(
         model,
@@ -196,7 +229,11 @@ def _announce(trainer: Trainer) -> None:
 
 @contextlib.contextmanager
 def _stop_signals(trainer: Trainer) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into a request; a second one acts as it always does."""
+    """Turn the first SIGINT or SIGTERM into a request; a second one acts as it always does.
+
+    Among several processes a second one asks again: `torchrun` passes on to all of them what its
+    whole group may have received already, and a step that is being saved must not die of that.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:
@@ -205,7 +242,8 @@ def _stop_signals(trainer: Trainer) -> Iterator[None]:
 
     def ask(number: int, _frame: object) -> None:
         trainer.stop(signal.Signals(number).name)
-        restore()
+        if trainer.ranks.world_size == 1:
+            restore()
 
     try:
         for number in before:

@@ -6,6 +6,13 @@ from typing import TYPE_CHECKING, Any
 from music_transformer.datasets.prepared import PreparedData
 
 if TYPE_CHECKING:
+    from music_transformer.datasets.pairs import (
+        Pair,
+        TrainingPairs,
+        collate_pairs,
+        evaluation_pairs,
+        shuffled_pairs,
+    )
     from music_transformer.datasets.windows import (
         Batch,
         TrainingWindows,
@@ -16,16 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Pair",
     "PreparedData",
+    "TrainingPairs",
     "TrainingWindows",
     "Window",
     "collate",
+    "collate_pairs",
+    "evaluation_pairs",
     "evaluation_windows",
+    "shuffled_pairs",
 ]
+
+_IN_PAIRS = ("Pair", "TrainingPairs", "collate_pairs", "evaluation_pairs", "shuffled_pairs")
 
 
 def __getattr__(name: str) -> Any:
     """Import what gives tensors on first use: preparing a corpus needs no torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.windows"), name)
+    module = "pairs" if name in _IN_PAIRS else "windows"
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
@@ -26,11 +26,18 @@ import numpy as np
 import numpy.typing as npt
 
 from music_transformer import __version__
-from music_transformer.datasets.prepared import Skipped
+from music_transformer.datasets.prepared import SPLITS, Melodies, Piece, Skipped
 from music_transformer.errors import ConfigError, DatasetError, MidiError, TokenError
 from music_transformer.files import atomic_path
 from music_transformer.midi import read_midi
-from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
+from music_transformer.tokenizers import (
+    AccompanimentTokenizer,
+    PerformanceTokenizer,
+    Tokenizer,
+    tokenizer_from_config,
+)
+from music_transformer.tokenizers.melody import as_performance
 
 PIECES = "pieces"  # the part of the work folder that holds ids
 
@@ -47,15 +54,28 @@ class Source:
 
 @dataclass(frozen=True)
 class MidiSettings:
-    """What decides the ids of a MIDI file, beside the file."""
+    """What decides the ids of a MIDI file, beside the file.
+
+    `melody_track` says where an accompaniment's melody is; None: the skyline.
+    """
 
     tokenizer: dict[str, Any]
     piano_only: bool = False
     keep_silence: bool = False
+    melody_track: int | None = None
 
     def make_tokenizer(self) -> Tokenizer:
         """The tokenizer these settings name."""
         return tokenizer_from_config(self.tokenizer)
+
+    @property
+    def with_melody(self) -> bool:
+        """Whether each file becomes a melody and an accompaniment."""
+        return self.tokenizer.get("kind") == AccompanimentTokenizer.kind
+
+    def melody_rule(self) -> str:
+        """How the melody is found, for reports."""
+        return "skyline" if self.melody_track is None else f"track {self.melody_track}"
 
 
 @dataclass(frozen=True)
@@ -70,6 +90,10 @@ class Encoded:
     def ids(self) -> npt.NDArray[np.uint16]:
         """The ids, without START and END."""
         return np.fromfile(self.ids_path, dtype=_ID)
+
+    def melody_ids(self) -> npt.NDArray[np.uint16]:
+        """The events of the melody, without START and END, where there is one."""
+        return np.fromfile(_melody_path(self.ids_path), dtype=_ID)
 
 
 class Watcher:
@@ -126,6 +150,19 @@ def encode_files(
     )
 
 
+def melodies_of(
+    encoded: Sequence[Encoded], split_of: Mapping[str, str], settings: MidiSettings
+) -> Melodies | None:
+    """Name and melody of the pieces of each split; None where the settings ask for none."""
+    if not settings.with_melody:
+        return None
+
+    def of(split: str) -> Iterator[Piece]:
+        return ((item.name, item.melody_ids()) for item in encoded if split_of[item.name] == split)
+
+    return Melodies(settings.melody_rule(), {split: of(split) for split in SPLITS})
+
+
 def sum_warnings(encoded: Iterable[Encoded]) -> dict[str, int]:
     """What was survived in all files, most frequent first."""
     total: Counter[str] = Counter()
@@ -168,6 +205,8 @@ def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | S
         if not kept.is_file():
             _read(source, settings, kept)
         data = kept.read_bytes()
+        if settings.with_melody:
+            data += _melody_path(kept).read_bytes()
         note = kept.with_suffix(".json")
         warnings = json.loads(note.read_bytes()) if note.is_file() else {}
     except (MidiError, TokenError) as error:
@@ -183,6 +222,11 @@ def _read(source: Source, settings: MidiSettings, kept: Path) -> None:
     notes = read_midi(source.path, piano_only=settings.piano_only)
     # A chorale keeps its opening rests: without them its sixteenths would not know their beat.
     keep_silence = settings.keep_silence or tokenizer.kind == "chorale"
+    if settings.with_melody:
+        melody, notes = _divided(source, settings, notes)
+        with atomic_path(_melody_path(kept)) as temporary:
+            melody.astype(_ID).tofile(temporary)
+        keep_silence = True  # what there is before the first note of either side is gone already
     ids = tokenizer.encode_array(notes, keep_silence=keep_silence)
     if not len(ids):
         raise MidiError(f"{source.path}: there are no notes in it; leave it out.")
@@ -191,6 +235,40 @@ def _read(source: Source, settings: MidiSettings, kept: Path) -> None:
             temporary.write_text(json.dumps(notes.warnings))
     with atomic_path(kept) as temporary:
         ids.astype(_ID).tofile(temporary)
+
+
+def _divided(
+    source: Source, settings: MidiSettings, notes: NoteSequence
+) -> tuple[npt.NDArray[np.uint16], NoteSequence]:
+    """The events of the melody, and the notes of the rest; both count time from one moment."""
+    if not len(notes):
+        raise MidiError(f"{source.path}: there are no notes in it; leave it out.")
+    melody, rest = as_performance(notes, track=settings.melody_track)
+    for side, what in ((melody, "melody"), (rest, "accompaniment")):
+        if not len(side):
+            raise MidiError(
+                f"{source.path}: by the rule ({settings.melody_rule()}) it has no {what}; "
+                "leave it out."
+            )
+    silence = 0 if settings.keep_silence else int(to_steps(notes.start.min()))
+    melody, rest = _earlier(melody, silence), _earlier(rest, silence)
+    return PerformanceTokenizer().encode_array(melody), rest
+
+
+def _earlier(notes: NoteSequence, steps: int) -> NoteSequence:
+    """The notes so many steps earlier; a time less than half a step before them becomes 0."""
+    seconds = steps / STEPS_PER_SECOND
+    return NoteSequence(
+        pitch=notes.pitch,
+        velocity=notes.velocity,
+        start=np.maximum(notes.start - seconds, 0.0),
+        end=np.maximum(notes.end - seconds, 0.0),
+    )
+
+
+def _melody_path(kept: Path) -> Path:
+    """Where the melody is kept that goes with kept ids; written before them."""
+    return kept.with_suffix(".melody")
 
 
 def _key(source: Source, settings: MidiSettings) -> str:

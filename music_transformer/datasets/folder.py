@@ -6,7 +6,7 @@ that cannot be read is skipped and listed with its reason. The split is the one 
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from music_transformer.datasets.encoding import (
@@ -15,6 +15,7 @@ from music_transformer.datasets.encoding import (
     Source,
     Watcher,
     encode_files,
+    melodies_of,
     sum_warnings,
 )
 from music_transformer.datasets.prepared import (
@@ -77,11 +78,13 @@ def prepare_folder(
             f"{skipped[0].name}: {skipped[0].reason}"
         )
     splits = split_pieces([item.sha256 for item in encoded], shares)
+    split_of = {item.name: split for item, split in zip(encoded, splits, strict=True)}
     return write_prepared(
         destination,
         tokenizer=settings.make_tokenizer(),
         corpus=root.resolve().name,
-        splits={name: _pieces(encoded, splits, name) for name in SPLITS},
+        splits={name: _pieces(encoded, split_of, name) for name in SPLITS},
+        melodies=melodies_of(encoded, split_of, settings),
         skipped=skipped,
         settings={
             "piano_only": settings.piano_only,
@@ -100,13 +103,9 @@ def find_duplicates(encoded: Sequence[Encoded]) -> list[list[str]]:
     return [group for group in names.values() if len(group) > 1]
 
 
-def _pieces(encoded: Sequence[Encoded], splits: Sequence[str], split: str) -> Iterator[Piece]:
+def _pieces(encoded: Sequence[Encoded], split_of: Mapping[str, str], split: str) -> Iterator[Piece]:
     """Name and ids of the pieces of one split."""
-    return (
-        (item.name, item.ids())
-        for item, its_split in zip(encoded, splits, strict=True)
-        if its_split == split
-    )
+    return ((item.name, item.ids()) for item in encoded if split_of[item.name] == split)
 
 
 def _walk(root: Path) -> Iterator[Source]:

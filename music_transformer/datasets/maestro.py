@@ -29,6 +29,7 @@ from music_transformer.datasets.encoding import (
     Source,
     Watcher,
     encode_files,
+    melodies_of,
     sum_warnings,
 )
 from music_transformer.datasets.prepared import (
@@ -103,6 +104,7 @@ def prepare_maestro(
         tokenizer=settings.make_tokenizer(),
         corpus="maestro",
         splits={name: _pieces(encoded, split_of, name) for name in SPLITS},
+        melodies=melodies_of(encoded, split_of, settings),
         skipped=skipped,
         settings={
             "source": table.name,

@@ -9,6 +9,10 @@ pages.
 ``offset`` and ``length`` of a piece count ids, START and END included; ``events`` never counts
 them.
 
+Data of accompaniments have a second file for each split: the melody of each piece, in the same
+order and of the same make, as events of the performance vocabulary whose time begins when that of
+the accompaniment does. From the two, segments are cut, stretched and encoded on the fly.
+
 A folder is built under another name and renamed when it is complete: there is either prepared data
 at a path or there is none.
 """
@@ -19,7 +23,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +31,15 @@ import numpy as np
 import numpy.typing as npt
 
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
-from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
+from music_transformer.tokenizers import AccompanimentTokenizer, Tokenizer, tokenizer_from_config
 from music_transformer.tokenizers.chorale import N_VOICES, SILENCE
+from music_transformer.tokenizers.vocabulary import NOTE_OFF
 
 Ids = npt.NDArray[np.uint16]
 Piece = tuple[str, npt.ArrayLike]  # name and ids, without START and END
 
 FORMAT = 1
+MELODY_FORMAT = 1
 META_FILE = "meta.json"
 SPLITS = ("train", "validation", "test")
 _ID = np.dtype("<u2")
@@ -47,6 +53,14 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True)
+class Melodies:
+    """The melodies of accompaniments: how they were found, and split -> (name, ids) of each."""
+
+    rule: str
+    splits: Mapping[str, Iterable[Piece]]
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedData:
     """A prepared folder, opened; `open` checks it and `verify` reads every byte of it."""
@@ -55,6 +69,7 @@ class PreparedData:
     meta: dict[str, Any]
     tokenizer: Tokenizer
     arrays: dict[str, Ids]
+    melody_arrays: dict[str, Ids] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "PreparedData":
@@ -70,13 +85,14 @@ class PreparedData:
             arrays = {
                 name: _open_split(folder, name, meta["splits"][name]) for name in _order(meta)
             }
+            melodies = _open_melodies(folder, meta)
         except DatasetError:
             raise
         except MusicTransformerError as error:
             raise _broken(folder, f"its tokenizer is unknown ({error})") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _broken(folder, f"{META_FILE} lacks or garbles {error}") from error
-        return cls(path=folder, meta=meta, tokenizer=tokenizer, arrays=arrays)
+        return cls(folder, meta, tokenizer, arrays, melodies)
 
     @property
     def corpus(self) -> str:
@@ -94,7 +110,8 @@ class PreparedData:
         parts = [json.dumps(self.meta["tokenizer"], sort_keys=True)]
         for name in self.splits:
             split = self.meta["splits"][name]
-            parts += [name, split["sha256"], str([piece["offset"] for piece in split["pieces"]])]
+            for part in (split, split["melody"]) if "melody" in split else (split,):
+                parts += [name, part["sha256"], str([piece["offset"] for piece in part["pieces"]])]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
@@ -120,11 +137,24 @@ class PreparedData:
             DatasetError: there is no such split.
         """
         self._check_split(split)
-        ids = self.arrays[split]
-        return [
-            ids[piece["offset"] : piece["offset"] + piece["length"]]
-            for piece in self.meta["splits"][split]["pieces"]
-        ]
+        return _views(self.arrays[split], self.meta["splits"][split])
+
+    def melodies(self, split: str) -> list[Ids]:
+        """The melody of each of `pieces`, as ``START ... END`` of performance events.
+
+        Raises:
+            DatasetError: there is no such split, or these are no accompaniments.
+        """
+        self._check_split(split)
+        if split not in self.melody_arrays:
+            raise DatasetError(
+                f"{self.path}: these data have no melodies; prepare them with --task accompaniment."
+            )
+        return _views(self.melody_arrays[split], self.meta["splits"][split]["melody"])
+
+    def melody_notes(self, split: str) -> int:
+        """Number of notes of all melodies of `split`."""
+        return int(sum((ids < NOTE_OFF).sum() for ids in self.melodies(split)))
 
     def verify(self) -> None:
         """Read everything: checksums, ids inside the vocabulary, START and END at their places.
@@ -132,13 +162,16 @@ class PreparedData:
         Raises:
             DatasetError: a byte is not as it was written.
         """
-        for name, ids in self.arrays.items():
-            split = self.meta["splits"][name]
+        files = [(ids, self.meta["splits"][name]) for name, ids in self.arrays.items()]
+        files += [
+            (ids, self.meta["splits"][name]["melody"]) for name, ids in self.melody_arrays.items()
+        ]
+        for ids, split in files:
             if hashlib.sha256(ids.tobytes()).hexdigest() != split["sha256"]:
                 raise _broken(self.path, f"{split['file']} has another sha256 than when written")
             if int(ids.max()) >= self.tokenizer.vocab_size:
                 raise _broken(self.path, f"{split['file']} holds ids outside the vocabulary")
-            for piece in self.pieces(name):
+            for piece in _views(ids, split):
                 if piece[0] != self.tokenizer.start or piece[-1] != self.tokenizer.end:
                     raise _broken(self.path, f"{split['file']} has a piece without START or END")
 
@@ -182,6 +215,7 @@ def write_prepared(
     tokenizer: Tokenizer,
     corpus: str,
     splits: Mapping[str, Iterable[Piece]],
+    melodies: Melodies | None = None,
     skipped: Iterable[Skipped] = (),
     settings: Mapping[str, Any] | None = None,
     report: Mapping[str, Any] | None = None,
@@ -193,6 +227,7 @@ def write_prepared(
         tokenizer: the one that made the ids.
         corpus: name for reports.
         splits: split -> (name, ids) of each piece, without START and END; empty ones are left out.
+        melodies: of the same pieces in the same order, where `tokenizer` is of accompaniments.
         skipped: files that were not taken.
         settings: whatever else decided the contents; kept in ``meta.json``.
         report: what there is to tell about the sources; kept there too.
@@ -203,6 +238,8 @@ def write_prepared(
     written = {
         name: _write_split(ready, name, pieces, tokenizer) for name, pieces in splits.items()
     }
+    for name, tunes in ({} if melodies is None else melodies.splits).items():
+        written[name]["melody"] = _write_split(ready, f"{name}.melody", tunes, tokenizer)
     meta: dict[str, Any] = {
         "format": FORMAT,
         "corpus": corpus,
@@ -212,6 +249,8 @@ def write_prepared(
         "skipped": [{"name": item.name, "reason": item.reason} for item in skipped],
         "report": dict(report or {}),
     }
+    if melodies is not None:
+        meta["melody"] = {"format": MELODY_FORMAT, "rule": melodies.rule}
     if tokenizer.kind == "chorale" and "train" in meta["splits"]:
         meta["voice_ranges"] = _voice_ranges(ready, meta["splits"]["train"])
     text = json.dumps(meta, indent=1, ensure_ascii=False)
@@ -314,6 +353,29 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     if meta.get("format") != FORMAT:
         raise _broken(folder, f"format {meta.get('format')!r}, this version reads {FORMAT}")
     return meta
+
+
+def _views(ids: Ids, split: dict[str, Any]) -> list[Ids]:
+    """The pieces of an array, by its entry of ``meta.json``."""
+    return [ids[piece["offset"] : piece["offset"] + piece["length"]] for piece in split["pieces"]]
+
+
+def _open_melodies(folder: Path, meta: dict[str, Any]) -> dict[str, Ids]:
+    """The melodies of each split, if these data are accompaniments: one for each piece."""
+    if meta["tokenizer"].get("kind") != AccompanimentTokenizer.kind:
+        return {}
+    version = meta["melody"]["format"]
+    if version != MELODY_FORMAT:
+        raise _broken(
+            folder, f"its melodies have format {version!r}, this version reads {MELODY_FORMAT}"
+        )
+    for name, split in meta["splits"].items():
+        if [p["name"] for p in split["melody"]["pieces"]] != [p["name"] for p in split["pieces"]]:
+            raise _broken(folder, f"split {name!r} has other melodies than pieces")
+    return {
+        name: _open_split(folder, f"{name} (melody)", meta["splits"][name]["melody"])
+        for name in _order(meta)
+    }
 
 
 def _order(meta: dict[str, Any]) -> list[str]:

@@ -13,10 +13,21 @@ Evaluation windows are fixed; every event of a piece is the target of exactly on
 """
 
 import itertools
+import multiprocessing
+import os
+import signal
+import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,8 +44,9 @@ from music_transformer.datasets.augment import (
     transpose_performance,
 )
 from music_transformer.datasets.prepared import PreparedData
-from music_transformer.errors import ConfigError
+from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.tokenizers.chorale import N_VOICES
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -54,14 +66,29 @@ class Batch:
     source: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
-        source = None if self.source is None else self.source.to(device)
-        return Batch(self.ids.to(device), self.targets.to(device), self.place.to(device), source)
+        """The same batch on another device; a GPU fetches it while it computes."""
+        is_cuda = torch.device(device).type == "cuda"
+
+        def moved(tensor: Tensor) -> Tensor:
+            # From pinned memory the copy need not be waited for.
+            return (tensor.pin_memory() if is_cuda else tensor).to(device, non_blocking=is_cuda)
+
+        source = None if self.source is None else moved(self.source)
+        return Batch(moved(self.ids), moved(self.targets), moved(self.place), source)
+
+    def __reduce__(self) -> tuple[Callable[..., "Batch"], tuple[Any, ...]]:
+        """Between processes a batch goes as arrays: torch would share memory that must be kept."""
+        source = None if self.source is None else self.source.numpy()
+        return _unpacked, (self.ids.numpy(), self.targets.numpy(), self.place.numpy(), source)
 
     def given(self) -> dict[str, Tensor]:
         """What a model is told beside the ids: its keyword arguments."""
         given = {"place": self.place}
         return given if self.source is None else {**given, "source": self.source}
+
+
+def _unpacked(*arrays: Any) -> Batch:
+    return Batch(*(None if array is None else torch.from_numpy(array) for array in arrays))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +106,9 @@ class TrainingWindows:
 
     A piece is drawn in proportion to its length and a crop of `length` inputs anywhere in it; one
     window in eight begins with START. A piece shorter than that is padded. END is a target: a model
-    has to learn to end.
+    has to learn to end. Crops of chorales begin where a sixteenth does, at places that are
+    multiples of four, so that all rows of a batch have the same voice in the same column; the last
+    crop of a piece may be padded for it.
 
     Args:
         data: prepared data with a training split.
@@ -114,7 +143,9 @@ class TrainingWindows:
         self.world_size = world_size
         self.augment = augment
         self.tokenizer = data.tokenizer
-        self._pieces = data.pieces("train")
+        self._data_path = data.path
+        # Plain views of the mapped file: arithmetic on a np.memmap wraps every result again.
+        self._pieces = [np.asarray(piece) for piece in data.pieces("train")]
         self._ends = np.cumsum([len(piece) - 1 for piece in self._pieces])  # targets so far
         self._transpositions = _transpositions(data) if augment else None
 
@@ -124,9 +155,14 @@ class TrainingWindows:
         return int(self._ends[-1])
 
     @property
+    def joint_batch_size(self) -> int:
+        """Windows in one batch of all ranks together."""
+        return self.batch_size * self.world_size
+
+    @property
     def events_per_step(self) -> int:
         """Targets in one batch of all ranks together, padding included."""
-        return self.batch_size * self.world_size * self.length
+        return self.joint_batch_size * self.length
 
     def batch(self, step: int) -> Batch:
         """The batch of a step on this rank."""
@@ -140,19 +176,61 @@ class TrainingWindows:
         place = place + np.arange(self.length)  # (B, L)
         return Batch(torch.from_numpy(ids), torch.from_numpy(targets), torch.from_numpy(place))
 
-    def prefetch(self, first_step: int = 0, *, ahead: int = 2) -> Iterator[Batch]:
-        """The batches from `first_step` on, without end, made by a thread while others are used."""
+    def prefetch(
+        self, first_step: int = 0, *, ahead: int = 2, workers: int = 0
+    ) -> Generator[Batch, None, None]:
+        """The batches from `first_step` on, without end, made ahead while others are used.
+
+        Args:
+            first_step: step of the first batch.
+            ahead: batches to be ready, or in the making, for each worker.
+            workers: processes that make them; 0 is a thread of this process. The batches are the
+                same. To be closed, or the processes stay until the generator is forgotten.
+
+        Raises:
+            DatasetError: a worker died.
+        """
         steps = itertools.count(first_step)
-        with ThreadPoolExecutor(1, thread_name_prefix="windows") as pool:
-            waiting: deque[Future[Batch]] = deque()
-            try:
-                while True:
-                    while len(waiting) <= ahead:
-                        waiting.append(pool.submit(self.batch, next(steps)))
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+        waiting: deque[Future[Batch]] = deque()
+        pool, make = self._pool(workers)
+        try:
+            while True:
+                while len(waiting) <= ahead * max(1, workers):
+                    waiting.append(pool.submit(make, next(steps)))
+                yield waiting.popleft().result()
+        except BrokenExecutor as error:
+            raise DatasetError(
+                f"{self._data_path}: a process that makes windows of it died ({error}); take fewer "
+                "workers, or workers=0."
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _pool(self, workers: int) -> tuple[Executor, Callable[[int], Batch]]:
+        """Who makes batches, and what to ask of them."""
+        if workers == 0:
+            return ThreadPoolExecutor(1, thread_name_prefix="windows"), self.batch
+        pool = ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("spawn"),  # alike on every system
+            initializer=_start_worker,
+            initargs=(self,),
+        )
+        return pool, _batch_of_worker
+
+    def __reduce__(self) -> tuple[Callable[..., "TrainingWindows"], tuple[Any, ...]]:
+        """What another process needs to open the same windows: no ids, but where they are."""
+        return _reopened, (
+            self._data_path,
+            {
+                "length": self.length,
+                "batch_size": self.batch_size,
+                "seed": self.seed,
+                "rank": self.rank,
+                "world_size": self.world_size,
+                "augment": self.augment,
+            },
+        )
 
     def _crop(self, step: int, row: int) -> tuple[Ids, int]:
         """At most L + 1 ids of one piece, augmented, and the place of the first of them."""
@@ -160,7 +238,10 @@ class TrainingWindows:
         index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
         piece = self._pieces[index]
         # A window of the end is as likely as the end is long, so END is seen as often as it comes.
-        place = min(int(random.integers(len(piece) - 1)), max(0, len(piece) - 1 - self.length))
+        place, last = int(random.integers(len(piece) - 1)), max(0, len(piece) - 1 - self.length)
+        if not isinstance(self.tokenizer, PerformanceTokenizer):
+            place, last = place // N_VOICES * N_VOICES, -(-last // N_VOICES) * N_VOICES
+        place = min(place, last)
         if random.random() < START_SHARE:
             place = 0
         if self._transpositions is None:
@@ -189,6 +270,40 @@ class TrainingWindows:
         )
         tail = piece[-1:] if at_end else piece[:0]
         return np.concatenate([head, crop, tail])[:wanted]
+
+
+def _reopened(path: Path, settings: Mapping[str, Any]) -> TrainingWindows:
+    return TrainingWindows(PreparedData.open(path), **settings)
+
+
+#: The windows of a worker process; none anywhere else.
+_windows_of_worker: TrainingWindows | None = None
+
+
+def _start_worker(windows: TrainingWindows) -> None:
+    """Make this process a worker: it leaves signals to the one that started it, and dies with it.
+
+    Ctrl-C reaches every process of a terminal, and `torchrun` passes signals to whole groups; a
+    run that saves its last step then still needs its workers to end in good order.
+    """
+    global _windows_of_worker
+    _windows_of_worker = windows
+    torch.set_num_threads(1)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _batch_of_worker(step: int) -> Batch:
+    assert _windows_of_worker is not None
+    return _windows_of_worker.batch(step)
 
 
 def evaluation_windows(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.model.attention_maps import attention_weights
+from music_transformer.model.kinds import kind_of
 from music_transformer.notes import NoteSequence
 from music_transformer.tokenizers import ChoraleTokenizer
 from music_transformer.tokenizers.parts import Parts, parts_of
@@ -60,8 +61,9 @@ def note_attention(
 
     Raises:
         MidiError: there are no notes.
-        ConfigError: the piece has no such note, or the model no such layer.
+        ConfigError: the model has no attention heads, or no such layer, or the piece no such note.
     """
+    require_heads(session)
     if not len(notes):
         raise MidiError("no notes: there is nothing to attend to.")
     ids, decoded = _read(session, notes)
@@ -92,6 +94,20 @@ def note_attention(
         by_event=by_event,
         first_event=first,
     )
+
+
+def require_heads(session: Session) -> None:
+    """Check that the model has attention heads to look at.
+
+    Raises:
+        ConfigError: it is not a decoder.
+    """
+    kind = kind_of(session.config)
+    if kind != "decoder":
+        raise ConfigError(
+            f"{session.path}: the attention of a model of kind {kind} cannot be drawn, only that "
+            "of the heads of a decoder; take another checkpoint, such as piano."
+        )
 
 
 def note_at(notes: NoteSequence, seconds: float) -> int:

@@ -10,10 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from music_transformer.evaluation.nll import EventLosses, EventModel, event_losses
+from music_transformer.evaluation.nll import (
+    EventLosses,
+    EventModel,
+    event_losses,
+    mean_and_error,
+    piece_nlls,
+)
 
 if TYPE_CHECKING:
     from music_transformer.datasets import PreparedData
@@ -85,10 +90,7 @@ def nll_by_length(
 
 
 def _summary(length: int, losses: EventLosses) -> LengthNll:
-    totals = np.bincount(losses.piece, weights=losses.loss)
-    counts = np.bincount(losses.piece)
-    means = totals[counts > 0] / counts[counts > 0]
-    error = float(means.std(ddof=1) / len(means) ** 0.5) if len(means) > 1 else None
+    _, error = mean_and_error(piece_nlls(losses))
     return LengthNll(
         length=length,
         nll=float(losses.loss.mean()),

@@ -8,6 +8,8 @@ The protocol (it changes the number by more than many a model does, so it is fix
 - Chorale ("per note"): whole chorales, windows of the context every half context. Every cell is
   counted once, in the first window that reaches it, so all but the first half context of a piece
   are predicted from at least half a context. Mean over all 4 x T cells.
+- Accompaniment: pairs of a melody and what is played to it, each piece in segments of at most 20 s
+  side by side; of each the events up to the model's context.
 - The total is weighted by events. Losses are summed in float64; padding stands to the right of what
   a causal model sees, so neither the batch size nor the neighbours in a batch move the number (by
   more than float32 rounds).
@@ -25,7 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from music_transformer.datasets.windows import Window, collate, evaluation_windows
+from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pairs
+from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT, VOICE_NAMES
 
@@ -69,6 +72,15 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class PieceNll:
+    """Mean loss of the counted events of one piece, by its number in the split."""
+
+    piece: int
+    events: int
+    nll: float
+
+
+@dataclass(frozen=True)
 class NllReport:
     """NLL of a split in nats per event (chorale: per note), lower is better, and its parts.
 
@@ -89,6 +101,7 @@ class NllReport:
     odd_sixteenths: float | None  # chorale: second and fourth
     off_beat: float | None  # chorale: the last two together
     protocol: dict[str, Any]
+    by_piece: list[PieceNll]  # to compare two models on the same pieces, see `paired`
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -163,9 +176,13 @@ def event_losses(
     context: int | None = None,
     batch_size: int = 8,
     max_windows: int | None = None,
+    windows: Sequence[Window | Pair] | None = None,
     progress: Progress | None = None,
 ) -> EventLosses:
-    """The loss of each counted event in nats; arguments and errors as for `evaluate_nll`."""
+    """The loss of each counted event in nats; arguments and errors as for `evaluate_nll`.
+
+    `windows` are measured instead of those of the split.
+    """
     context = int(model.config.context) if context is None else context
     for name, size in (
         ("context", context),
@@ -180,7 +197,9 @@ def event_losses(
             "evaluate it on data prepared with its own tokenizer."
         )
     stride = _stride(data.tokenizer.kind, context)
-    windows = _spread(list(evaluation_windows(data, split, context, stride)), max_windows)
+    if windows is None:
+        windows = _windows(data, split, context, stride)
+    windows = _spread(windows, max_windows)
     if not windows:
         raise DatasetError(f"split {split!r} has no events to measure.")
     # Long ones first: little padding, and what does not fit in memory fails at once.
@@ -213,19 +232,28 @@ def _stride(kind: str, context: int) -> int:
     return max(context // 2, 1) if kind == "chorale" else context
 
 
-def _spread(windows: list[Window], limit: int | None) -> list[Window]:
+def _windows(
+    data: "PreparedData", split: str, context: int, stride: int
+) -> Sequence[Window | Pair]:
+    """What a split is measured in."""
+    if data.tokenizer.kind == "accompaniment":
+        return evaluation_pairs(data, split, context)
+    return list(evaluation_windows(data, split, context, stride))
+
+
+def _spread(windows: Sequence[Window | Pair], limit: int | None) -> list[Window | Pair]:
     """At most `limit` of the windows, evenly spaced, always the same ones."""
     if limit is None or limit >= len(windows):
-        return windows
+        return list(windows)
     chosen = (np.arange(limit) * len(windows) / limit).astype(int)
     return [windows[i] for i in chosen.tolist()]
 
 
 def _batch_losses(
-    model: EventModel, windows: Sequence[Window], pad: int, device: torch.device
+    model: EventModel, windows: Sequence[Window | Pair], pad: int, device: torch.device
 ) -> EventLosses:
     """Losses of the counted events of some windows, run as one batch padded on the right."""
-    batch = collate(windows, pad=pad)
+    batch = _collate(windows, pad)
     counted = batch.targets != pad  # (B, L)
     on_device = batch.to(device)
     logits = model(on_device.ids, **on_device.given())  # (B, L, V)
@@ -241,19 +269,46 @@ def _batch_losses(
     )
 
 
+def _collate(windows: Sequence[Window | Pair], pad: int) -> Batch:
+    """Some windows, or some pairs, as one batch."""
+    pairs = [window for window in windows if isinstance(window, Pair)]
+    if pairs:
+        return collate_pairs(pairs)
+    return collate([window for window in windows if isinstance(window, Window)], pad=pad)
+
+
+def piece_nlls(losses: EventLosses) -> list[PieceNll]:
+    """The NLL of each piece with a counted event, in the order of the split."""
+    counts = np.bincount(losses.piece).tolist()
+    means = _means(losses.loss, losses.piece)
+    return [
+        PieceNll(piece, count, mean)
+        for piece, (count, mean) in enumerate(zip(counts, means, strict=True))
+        if mean is not None
+    ]
+
+
+def mean_and_error(by_piece: Sequence[PieceNll]) -> tuple[float, float | None]:
+    """Mean NLL over pieces, each with the same weight, and its standard error (None for one)."""
+    means = [one.nll for one in by_piece]
+    error = float(np.std(means, ddof=1) / len(means) ** 0.5) if len(means) > 1 else None
+    return float(np.mean(means)), error
+
+
 def _report(losses: EventLosses, protocol: Measure) -> NllReport:
-    by_piece = [mean for mean in _means(losses.loss, losses.piece) if mean is not None]
-    error = float(np.std(by_piece, ddof=1) / len(by_piece) ** 0.5) if len(by_piece) > 1 else None
+    by_piece = piece_nlls(losses)
+    mean, error = mean_and_error(by_piece)
     quarter = losses.column * _N_QUARTERS // protocol.context
     return NllReport(
         nll=float(losses.loss.mean()),
         events=len(losses.loss),
         pieces=len(by_piece),
-        mean_over_pieces=float(np.mean(by_piece)),
+        mean_over_pieces=mean,
         standard_error=error,
         by_quarter=_means(losses.loss, quarter, _N_QUARTERS),
         **_chorale_parts(losses, protocol.kind == "chorale"),
         protocol=asdict(protocol),
+        by_piece=by_piece,
     )
 
 

@@ -62,6 +62,8 @@ def describe(notes: NoteSequence) -> dict[str, float | list[float]]:
         "pitch_class_entropy_bits": pitch_class_entropy(pitch),
         "inter_onset_share": inter_onset_shares(onset),
         "inter_onset_median_seconds": inter_onset_median(onset),
+        "note_seconds_mean": float((end - onset).mean()),
+        "note_seconds_median": float(np.median(end - onset)),
         "velocity_mean": float(notes.velocity.mean()),
         "velocity_sd": float(notes.velocity.std()),
         "longest_run_notes": float(longest_run(pitch)),

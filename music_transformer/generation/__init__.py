@@ -6,6 +6,7 @@ from music_transformer.generation.accompaniment import (
     accompany,
 )
 from music_transformer.generation.continuation import generate, generate_batch, stream
+from music_transformer.generation.degeneration import broken_rules, degeneracies
 from music_transformer.generation.filters import Filters
 from music_transformer.generation.report import GenerationReport
 from music_transformer.generation.run import Generation
@@ -19,6 +20,8 @@ __all__ = [
     "GenerationReport",
     "Settings",
     "accompany",
+    "broken_rules",
+    "degeneracies",
     "generate",
     "generate_batch",
     "stream",

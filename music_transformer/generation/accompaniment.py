@@ -1,4 +1,4 @@
-"""Compose alto, tenor and bass under a melody that is kept.
+"""Compose alto, tenor and bass under a melody that is kept (`duet` has the piano's part).
 
 The model reads a chorale row by row, soprano first. So at each sixteenth the soprano is given, not
 drawn, and the other three are drawn after it: what they hear is the melody up to now and all that
@@ -26,13 +26,19 @@ from torch import Tensor
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
+from music_transformer.generation.counterpoint import (
+    DEFAULT_PARALLELS,
+    check_parallels,
+    discourage_parallels,
+)
+from music_transformer.generation.duet import DuetReport, play_to
 from music_transformer.generation.filters import Filters, draw, sample_generator
 from music_transformer.generation.melody import Melody, Range, read_melody, transposition_into
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.settings import DEFAULT_TOP_P
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.tokenizers import AccompanimentTokenizer, ChoraleTokenizer
 from music_transformer.tokenizers.chorale import (
     N_VOICES,
     SILENCE,
@@ -96,16 +102,18 @@ class Accompaniment:
     """One candidate.
 
     Attributes:
-        notes: the melody's own notes on track 0, alto, tenor and bass on tracks 1 to 3.
-        ids: the whole grid at the pitch of the melody, from second 0 on, four ids a sixteenth.
-        nll: mean over the composed cells, nats per note; lower is likelier.
+        notes: the melody's own notes on track 0, alto, tenor and bass on tracks 1 to 3; of a piano
+            model what it plays on track 1.
+        ids: the whole grid at the pitch of the melody, from second 0 on, four ids a sixteenth; of a
+            piano model its events from the first note of the melody on.
+        nll: mean over the composed cells, nats per note, or over the events; lower is likelier.
         report: numbers and warnings.
     """
 
     notes: NoteSequence
     ids: list[int]
     nll: float
-    report: AccompanimentReport
+    report: AccompanimentReport | DuetReport
 
 
 def accompany(
@@ -117,39 +125,60 @@ def accompany(
     top_k: int | None = None,
     top_p: float | None = DEFAULT_TOP_P,
     min_p: float | None = None,
+    parallels: float = DEFAULT_PARALLELS,
     seed: int = 0,
     context: int | None = None,
     keep_key: bool = False,
     keep_silence: bool = False,
     progress: Progress | None = None,
 ) -> list[Accompaniment]:
-    """Candidates of alto, tenor and bass under the melody, the likeliest first.
+    """Candidates of what goes with the melody, the likeliest first: voices, or a piano.
 
     Args:
-        session: a chorale model.
+        session: a chorale model, for alto, tenor and bass; or a model of piano accompaniments, see
+            `duet`.
         melody: one voice; of more the highest notes are taken, see `melody`.
         candidates: how many to draw; candidate i has generator (seed, i).
         temperature: 1 is the model's own distribution, 0 its likeliest event.
         top_k, top_p, min_p: leave out unlikely events, see `Filters`; None leaves nothing out.
+        parallels: factor on the probability of a pitch that makes a parallel fifth or octave with
+            a voice above it, see `counterpoint`; 1 leaves the model alone. It is no part of `nll`.
+            Chorales only.
         seed: the same seed, the same music.
         context: how many ids the model reads at once; its own context by default.
-        keep_key: read the melody where it is, even outside the soprano's range.
-        keep_silence: compose during the silent beats before the melody too.
-        progress: called after every event with how many are done and how many there are.
+        keep_key: read the melody where it is, even outside the soprano's range. Chorales only; a
+            piano always does.
+        keep_silence: compose during the silence before the melody too.
+        progress: called after every event with how much is done and how much there is.
 
     Raises:
-        ConfigError: a setting outside its range, or a model that is not of chorales.
+        ConfigError: a setting outside its range, or a model that accompanies nothing.
         MidiError: a melody without notes.
         TokenError: a melody too long for a grid.
     """
-    if not isinstance(session.tokenizer, ChoraleTokenizer):
+    tokenizer = session.tokenizer
+    if not isinstance(tokenizer, AccompanimentTokenizer | ChoraleTokenizer):
         raise ConfigError(
             f"{session.path}: this checkpoint does not accompany, it continues "
-            f"{session.tokenizer.kind}s; take one of chorales, such as bach."
+            f"{tokenizer.kind}s; take one of chorales, such as bach, or of accompaniments, "
+            "such as piano-accompaniment."
         )
     if candidates < 1:
         raise ConfigError(f"candidates={candidates}; choose 1 or more.")
     filters = Filters(temperature, top_k, top_p, min_p)
+    check_parallels(parallels)
+    if isinstance(tokenizer, AccompanimentTokenizer):
+        duets = play_to(
+            session,
+            melody,
+            candidates=candidates,
+            filters=filters,
+            seed=seed,
+            context=context,
+            keep_silence=keep_silence,
+            progress=progress,
+        )
+        return [Accompaniment(duet.notes, duet.ids, duet.report.nll, duet.report) for duet in duets]
     window_ids = context_of(session.config, context)
     given = read_melody(melody)
     ranges = voice_ranges(session.training)
@@ -162,8 +191,9 @@ def accompany(
         composed = _compose(
             session,
             np.where(cells < 0, SILENCE, cells + shift),
-            masks=_masks(session.tokenizer.vocab_size, ranges, shift),
+            masks=_masks(tokenizer.vocab_size, ranges, shift),
             filters=filters,
+            parallels=parallels,
             generators=[sample_generator(seed, number) for number in range(candidates)],
             context=window_ids,
             progress=progress,
@@ -196,7 +226,7 @@ def accompany(
             events_per_second=composed.ids.size / max(elapsed, 1e-9),
             warnings=warnings,
         )
-        notes = _with_lower_voices(given.notes, session.tokenizer, whole)
+        notes = _with_lower_voices(given.notes, tokenizer, whole)
         results.append(Accompaniment(notes, whole, report.nll, report))
     return results
 
@@ -230,6 +260,7 @@ def _compose(
     *,
     masks: Tensor,
     filters: Filters,
+    parallels: float,
     generators: Sequence[torch.Generator],
     context: int,
     progress: Progress | None,
@@ -246,7 +277,12 @@ def _compose(
         if voice == 0:
             taken = [int(soprano[sixteenth])] * batch
         else:
-            taken = draw(filters(logits.masked_fill(~masks[voice], -torch.inf)), generators)
+            allowed = logits.masked_fill(~masks[voice], -torch.inf)  # (B, V)
+            if sixteenth > 0:
+                begun = place - voice  # of this sixteenth
+                before, drawn = ids[:, begun - N_VOICES : begun], ids[:, begun:place]
+                allowed = discourage_parallels(allowed, before, drawn, [parallels] * batch)
+            taken = draw(filters(allowed), generators)
         read = torch.tensor(taken)[:, None]  # (B, 1)
         ids[:, place] = taken
         nll[:, place] = -logits.log_softmax(dim=-1).gather(1, read)[:, 0].numpy()

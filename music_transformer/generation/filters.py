@@ -4,10 +4,6 @@ A filter returns logits of the same shape in which the ids it rejects are -inf; 
 likeliest id of a row. They are applied in the order temperature, top_k, top_p, min_p, after the
 grammar has removed what may not follow: each cuts the distribution that is really drawn from.
 
-Ids may be spared: they keep the probability the model gives them, and the filters share out what is
-left. So it is with NOTE_OFF. In the middle of a note its end is always unlikely, one event among a
-hundred; a nucleus that leaves out the unlikely would leave it out every time, and the note never ends.
-
 Every row has its own `torch.Generator`, on the CPU whatever the model runs on, and takes one number
 from it per event. So what sample i draws does not depend on how many samples are drawn beside it.
 Its logits may, in the last bit: matrix products of other sizes add in another order.
@@ -15,7 +11,7 @@ Its logits may, in the last bit: matrix products of other sizes add in another o
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,19 +51,8 @@ class Filters:
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise ConfigError(f"min_p={self.min_p}; choose one from 0 (keeps all) to 1.")
 
-    def __call__(self, logits: Tensor, spared: Tensor | None = None) -> Tensor:
-        """The filtered logits, (B, V).
-
-        Args:
-            logits: (B, V).
-            spared: (V,) bool, True = its probability stays what it is at temperature 1, unfiltered;
-                at temperature 0 nothing is spared.
-        """
-        if spared is None or self.temperature == 0:
-            return self._filtered(logits)
-        return spare(logits, self._filtered, spared)
-
-    def _filtered(self, logits: Tensor) -> Tensor:
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The filtered logits, (B, V)."""
         logits = apply_temperature(logits, self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)
@@ -112,23 +97,6 @@ def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
     """
     floor = logits.amax(dim=-1, keepdim=True) + math.log(min_p)
     return logits.masked_fill(logits < floor, _REJECTED)
-
-
-def spare(logits: Tensor, filters: Callable[[Tensor], Tensor], spared: Tensor) -> Tensor:
-    """Log-probabilities (B, V): the spared ids keep theirs, the others share the rest as filtered.
-
-    Args:
-        logits: (B, V), a finite one in every row.
-        filters: applied to the rows without their spared ids.
-        spared: (V,) bool.
-    """
-    log_p = logits.log_softmax(dim=-1)  # (B, V)
-    others = log_p.masked_fill(spared, _REJECTED)
-    left = others.logsumexp(dim=-1, keepdim=True)  # (B, 1)
-    some = torch.isfinite(left[:, 0])  # a row may have spared ids only
-    shared = torch.full_like(log_p, _REJECTED)
-    shared[some] = filters(others[some]).log_softmax(dim=-1) + left[some]
-    return torch.where(spared, log_p, shared)
 
 
 def draw(logits: Tensor, generators: Sequence[torch.Generator]) -> list[int]:

@@ -138,6 +138,14 @@ class PerformanceGrammar:
         return sorted(self._onset)
 
     @property
+    def ages(self) -> NDArray[np.int64]:
+        """(128,) steps that each pitch has sounded, -1 where it does not."""
+        ages = np.full(N_PITCHES, -1)
+        for pitch, onset in self._onset.items():
+            ages[pitch] = self.step - onset
+        return ages
+
+    @property
     def velocity_bin(self) -> int:
         """The velocity in force, 0..31."""
         return DEFAULT_VELOCITY_BIN if self._bin is None else self._bin
@@ -192,7 +200,7 @@ class PerformanceGrammar:
         return mask
 
     def clip(self, event_id: int) -> int:
-        """The id itself; a TIME_SHIFT past the end, or past the longest a note may last, is shortened."""
+        """The id itself; a TIME_SHIFT past the end, or past a note's longest, is shortened."""
         if not TIME_SHIFT <= event_id < VELOCITY:
             return event_id
         latest = self.step + MAX_SHIFT

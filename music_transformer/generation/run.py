@@ -1,6 +1,7 @@
 """The loop: samples of one primer, drawn side by side, event by event.
 
-Each sample has its grammar and its generator; what they share is the window, one row each.
+Each sample has its settings, its grammar and its generator; what they share is the primer, the
+length and the window, one row each.
 """
 
 import math
@@ -9,23 +10,47 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from music_transformer.checkpoint import Session
+from music_transformer.errors import ConfigError
+from music_transformer.generation.counterpoint import discourage_parallels
+from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.filters import draw, sample_generator
 from music_transformer.generation.grammar import ChoraleGrammar, PerformanceGrammar
+from music_transformer.generation.held import age_held_notes
 from music_transformer.generation.primer import read_primer
-from music_transformer.generation.report import GenerationReport, degeneracies
+from music_transformer.generation.report import GenerationReport
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.settings import Settings
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.tokenizers import (
+    AccompanimentTokenizer,
+    ChoraleTokenizer,
+    PerformanceTokenizer,
+)
 from music_transformer.tokenizers.chorale import N_VOICES, SIXTEENTHS_PER_BEAT
 from music_transformer.tokenizers.vocabulary import PEDAL_ON, VELOCITY
 
 #: The number of a sample and its next id.
 NumberedIds = Generator[tuple[int, int], None, None]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What makes a sample: with these, the same model and the same primer, the same music.
+
+    Attributes:
+        settings: how it is drawn.
+        number: of the sample, from 0.
+        attempt: from 0; more where an attempt was not good enough.
+    """
+
+    settings: Settings
+    number: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,12 +78,12 @@ class _Sample:
     def __init__(
         self,
         grammar: PerformanceGrammar | ChoraleGrammar,
-        seed: int,
-        number: int,
+        made_by: Draw,
         wanted: int | None,
     ) -> None:
         self.grammar = grammar
-        self.generator = sample_generator(seed, number)
+        self.made_by = made_by
+        self.generator = sample_generator(made_by.settings.seed, made_by.number, made_by.attempt)
         self.wanted = wanted  # events; None where the grammar knows the end
         self.drawn: list[int] = []
         self.closing: list[int] = []
@@ -87,17 +112,24 @@ class _Sample:
 
 
 class Run:
-    """Samples of one primer, drawn side by side."""
+    """Samples of one primer, drawn side by side.
+
+    The primer, the length and the context are those of the first draw's settings; how the events
+    are drawn may differ from one to the next.
+    """
 
     def __init__(
         self,
         session: Session,
         primer: NoteSequence | Sequence[int] | None,
-        settings: Settings,
-        *,
-        samples: int,
+        draws: Sequence[Draw],
     ) -> None:
-        self.settings = settings
+        if isinstance(session.tokenizer, AccompanimentTokenizer):
+            raise ConfigError(
+                f"{session.path}: this checkpoint continues nothing, it plays to a melody; use "
+                "accompany, or take another checkpoint, such as piano."
+            )
+        self.settings = settings = draws[0].settings
         self._session = session
         self._context = context_of(session.config, settings.context)
         self._primer = read_primer(
@@ -106,9 +138,8 @@ class Run:
             primer_seconds=settings.primer_seconds,
             keep_silence=settings.keep_silence,
         )
-        self._filters = settings.filters
         self._primer_steps = 0
-        self._samples = [self._sample(number) for number in range(samples)]
+        self._samples = [self._sample(one) for one in draws]
         self._elapsed_seconds = 0.0
 
     @property
@@ -152,7 +183,10 @@ class Run:
             samples = [self._samples[rows[row]] for row in active]
             allowed = torch.stack([sample.mask() for sample in samples])  # (A, V)
             logits = logits[active].masked_fill(~allowed, -math.inf)  # (A, V)
-            drawn = draw(self._filters(logits), [sample.generator for sample in samples])
+            logits = self._without_parallels(logits, samples)  # (A, V)
+            logits = self._with_ageing_notes(logits, samples)  # (A, V)
+            filtered = self._filtered(logits, samples)  # (A, V)
+            drawn = draw(filtered, [sample.generator for sample in samples])
             read = torch.full((len(rows), 1), tokenizer.pad)  # (B, 1)
             for row, sample, event_id in zip(active, samples, drawn, strict=True):
                 read[row] = taken = sample.take(event_id)
@@ -171,25 +205,61 @@ class Run:
         """The results, once `ids` is exhausted."""
         return [self._generation(number) for number in range(len(self._samples))]
 
-    def _sample(self, number: int) -> _Sample:
-        tokenizer, ids, seed = self._session.tokenizer, self._primer.ids, self.settings.seed
+    def _filtered(self, logits: torch.Tensor, samples: list[_Sample]) -> torch.Tensor:
+        """Logits (A, V) of as many samples, each through the filters of its own settings."""
+        filters = [sample.made_by.settings.filters for sample in samples]
+        filtered = torch.empty_like(logits)
+        for one in dict.fromkeys(filters):
+            rows = [row for row, other in enumerate(filters) if other == one]
+            filtered[rows] = one(logits[rows])
+        return filtered
+
+    def _without_parallels(self, logits: torch.Tensor, samples: list[_Sample]) -> torch.Tensor:
+        """Logits (A, V) of as many samples, with parallels of a chorale made unlikely."""
+        known = len(self._primer.ids) + len(samples[0].drawn)  # the same for all: one id a step
+        if not isinstance(self._session.tokenizer, ChoraleTokenizer) or known < N_VOICES:
+            return logits
+        asked = N_VOICES + known % N_VOICES  # the sixteenth before, and this one up to now
+        lately = [[*self._primer.ids[-asked:], *one.drawn[-asked:]][-asked:] for one in samples]
+        ids = np.array(lately)  # (A, 4 + v)
+        return discourage_parallels(
+            logits,
+            ids[:, :N_VOICES],
+            ids[:, N_VOICES:],
+            [one.made_by.settings.parallels for one in samples],
+        )
+
+    def _with_ageing_notes(self, logits: torch.Tensor, samples: list[_Sample]) -> torch.Tensor:
+        """Logits (A, V) of as many samples, with the ends of long notes made likelier."""
+        grammars = [one.grammar for one in samples]
+        ages = [one.ages for one in grammars if isinstance(one, PerformanceGrammar)]
+        if not ages:
+            return logits
+        holds = [one.made_by.settings.hold_seconds for one in samples]
+        return age_held_notes(logits, np.stack(ages), holds)
+
+    def _sample(self, made_by: Draw) -> _Sample:
+        tokenizer, ids = self._session.tokenizer, self._primer.ids
         seconds, wanted = self.settings.length_seconds, self.settings.events
         if seconds is not None and math.isinf(seconds):
             seconds = None
         if isinstance(tokenizer, PerformanceTokenizer):
             grammar = PerformanceGrammar(
-                tokenizer.vocab_size, pedal_events=tokenizer.pedal == "events", may_wait=bool(ids)
+                tokenizer.vocab_size,
+                pedal_events=tokenizer.pedal == "events",
+                may_wait=bool(ids),
+                longest_note_steps=int(to_steps(made_by.settings.max_note_seconds)),
             )
             grammar.read(ids)
             self._primer_steps = grammar.step
             if seconds is not None:
                 grammar.end_step = grammar.step + int(to_steps(seconds))
-            return _Sample(grammar, seed, number, wanted)
+            return _Sample(grammar, made_by, wanted)
         if seconds is not None:
             wanted = N_VOICES * math.ceil(seconds / self._sixteenth - 1e-6)
         if wanted is not None:  # the last sixteenth has all its voices
             wanted += -(len(ids) + wanted) % N_VOICES
-        return _Sample(ChoraleGrammar(tokenizer.vocab_size), seed, number, wanted)
+        return _Sample(ChoraleGrammar(tokenizer.vocab_size), made_by, wanted)
 
     @property
     def _sixteenth(self) -> float:
@@ -214,9 +284,11 @@ class Run:
         asked = self.settings.events
         events = len(sample.drawn) if asked is None else asked
         total_events = sum(len(each.drawn) for each in self._samples)
+        broken, closed = broken_rules(continuation), sample.grammar.long_notes_closed
         report = GenerationReport(
-            sample=number,
-            seed=self.settings.seed,
+            sample=sample.made_by.number,
+            seed=sample.made_by.settings.seed,
+            attempt=sample.made_by.attempt,
             events=events,
             closing_events=len(new) - events,
             seconds=self._seconds_of(sample),
@@ -224,12 +296,13 @@ class Run:
             primer_events=len(primer.ids),
             primer_seconds=self._primer_seconds,
             forced_events=sample.forced,
-            long_notes_closed=sample.grammar.long_notes_closed,
+            long_notes_closed=closed,
             notes_cut=sample.grammar.notes_cut,
             windows_reread=sample.reread,
             elapsed_seconds=self._elapsed_seconds,
             events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
-            warnings=(*degeneracies(continuation), *_long_notes(sample.grammar.long_notes_closed)),
+            warnings=(*broken.values(), *_long_notes(closed, sample.made_by.settings)),
+            broken_rules=tuple(broken),
         )
         return Generation(notes, continuation, ids, list(primer.ids), report)
 
@@ -257,8 +330,9 @@ class Run:
         return self._decoded([*before, *new])
 
 
-def _long_notes(closed: int) -> list[str]:
+def _long_notes(closed: int, settings: Settings) -> list[str]:
     """The warning that notes had to be closed, if any had."""
     if not closed:
         return []
-    return [f"{closed} {'note' if closed == 1 else 'notes'} had to be closed after 20 s"]
+    notes = "note" if closed == 1 else "notes"
+    return [f"{closed} {notes} had to be closed after {settings.max_note_seconds:g} s"]

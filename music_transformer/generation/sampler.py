@@ -105,7 +105,8 @@ def context_of(config: ModelConfig, context: int | None) -> int:
         return max(config.context, MIN_CONTEXT)
     if context < MIN_CONTEXT:
         raise ConfigError(f"context={context}; choose {MIN_CONTEXT} or more.")
-    if config.input_position == "learned" and context > config.positions:
+    learned = getattr(config, "input_position", None) == "learned"  # an LSTM counts by itself
+    if learned and context > config.positions:
         raise ConfigError(
             f"context={context} is more than the {config.positions} positions the model has "
             f"learned; try {config.positions}."

@@ -4,11 +4,16 @@ import math
 from dataclasses import dataclass
 
 from music_transformer.errors import ConfigError
+from music_transformer.generation.counterpoint import DEFAULT_PARALLELS, check_parallels
 from music_transformer.generation.filters import Filters
+from music_transformer.generation.held import check_hold_seconds
 
 DEFAULT_SECONDS = 30.0
 LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
 DEFAULT_TOP_P = 0.95
+DEFAULT_HOLD_SECONDS: float | None = None
+DEFAULT_MAX_NOTE_SECONDS = 20.0
+SHORTEST_MAX_NOTE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,11 @@ class Settings:
             either; ``inf`` goes on for ever (`stream` only).
         events: the length in new events, instead of seconds.
         temperature, top_k, top_p, min_p: see `Filters`.
+        hold_seconds: from this age on the end of a note grows likelier, see `held`; None or inf
+            leaves it to the model. Performances only.
+        max_note_seconds: a note is closed when it has lasted this long. Performances only.
+        parallels: factor on the probability of a pitch that makes a parallel fifth or octave, see
+            `counterpoint`; 1 leaves the model alone. Chorales only.
         seed: sample i is drawn with the generator of (seed, i).
         context: how many ids the model reads at once; None for its own context.
         primer_seconds: keep only the last part of the primer; None keeps all.
@@ -35,6 +45,9 @@ class Settings:
     top_k: int | None = None
     top_p: float | None = DEFAULT_TOP_P
     min_p: float | None = None
+    hold_seconds: float | None = DEFAULT_HOLD_SECONDS
+    max_note_seconds: float = DEFAULT_MAX_NOTE_SECONDS
+    parallels: float = DEFAULT_PARALLELS
     seed: int = 0
     context: int | None = None
     primer_seconds: float | None = None
@@ -53,6 +66,13 @@ class Settings:
             )
         if self.events is not None and self.events < 0:
             raise ConfigError(f"events={self.events}; choose 0 or more.")
+        check_hold_seconds(self.hold_seconds)
+        longest = self.max_note_seconds
+        if not SHORTEST_MAX_NOTE_SECONDS <= longest <= LONGEST_SECONDS:
+            raise ConfigError(
+                f"max_note_seconds={longest:g}; choose {SHORTEST_MAX_NOTE_SECONDS:g} or more."
+            )
+        check_parallels(self.parallels)
         kept = self.primer_seconds
         if kept is not None and not (kept > 0 and math.isfinite(kept)):
             raise ConfigError(f"primer_seconds={kept:g}; choose more than 0, or leave it out.")

@@ -5,9 +5,11 @@ from torch import Tensor, nn
 
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
+from music_transformer.model.one_row import Linear
 from music_transformer.model.positions import SharedPositions
 from music_transformer.ops.attention import biased_attention, plain_attention, relative_attention
 from music_transformer.ops.positions import rotate
+from music_transformer.ops.relational import INTERVALS, Relational
 from music_transformer.ops.shaw import shaw_attention
 
 
@@ -15,7 +17,8 @@ class CausalAttention(nn.Module):
     """Causal self-attention, with the tables of its positional scheme.
 
     ``rel_embedding`` is the paper's E_r: one row a distance, one table a head (or one for all heads
-    of the layer), on keys only; a parameter like any other. Shaw's two tables end at K, the last
+    of the layer), on keys only; a parameter like any other; ``time_embedding`` and
+    ``pitch_embedding`` are its companions for chorales. Shaw's two tables end at K, the last
     distance told apart; the K rows of later keys are left out, for none is ever seen.
 
     Source: Huang et al. 2018, "Relative positional self-attention"; Shaw et al. 2018.
@@ -25,15 +28,21 @@ class CausalAttention(nn.Module):
         super().__init__()
         self.config = config
         width = config.attention_width
-        self.query = nn.Linear(config.d_model, width, bias=False)
-        self.key = nn.Linear(config.d_model, width, bias=False)
-        self.value = nn.Linear(config.d_model, width, bias=False)
-        self.out = nn.Linear(width, config.d_model, bias=False)
+        self.query = Linear(config.d_model, width, bias=False)
+        self.key = Linear(config.d_model, width, bias=False)
+        self.value = Linear(config.d_model, width, bias=False)
+        self.out = Linear(width, config.d_model, bias=False)
         self.rel_embedding: nn.Parameter | None = None
+        self.time_embedding: nn.Parameter | None = None
+        self.pitch_embedding: nn.Parameter | None = None
         self.rel_key_embedding: nn.Parameter | None = None
         self.rel_value_embedding: nn.Parameter | None = None
         if config.attention_position == "relative":
             self.rel_embedding = self._table(config.distances)  # (H or 1, M, D)
+            if config.relative_time:
+                self.time_embedding = self._table(config.times)  # (H or 1, T, D)
+            if config.relative_pitch:
+                self.pitch_embedding = self._table(INTERVALS)  # (H or 1, INTERVALS, D)
         elif config.attention_position == "shaw":
             self.rel_key_embedding = self._table(config.clip_distance + 1)  # (H or 1, K+1, D)
             self.rel_value_embedding = self._table(config.clip_distance + 1)  # (H or 1, K+1, D)
@@ -68,6 +77,7 @@ class CausalAttention(nn.Module):
                 key,
                 value,
                 self.rel_embedding,
+                relational=self._relational(positions),
                 block=config.block,
                 dropout=dropout,
                 implementation=config.attention,
@@ -94,6 +104,18 @@ class CausalAttention(nn.Module):
                 dropout=dropout,
             )
         return plain_attention(query, key, value, block=config.block, dropout=dropout)
+
+    def _relational(self, positions: SharedPositions | None) -> Relational | None:
+        """The further terms of a chorale model; None where it has none."""
+        if positions is None or (self.time_embedding is None and self.pitch_embedding is None):
+            return None
+        return Relational(
+            time_embedding=self.time_embedding,
+            voices=self.config.voice_labels,
+            first_voice=positions.first_voice,
+            pitch_embedding=self.pitch_embedding,
+            pitch=positions.pitch,
+        )
 
     def _table(self, rows: int) -> nn.Parameter:
         """Vectors of distances 0..rows-1, of length about 1: (H or 1, rows, D)."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from music_transformer.errors import ConfigError
 from music_transformer.ops.attention import IMPLEMENTATIONS
+from music_transformer.ops.relational import time_rows
 
 INPUT_POSITIONS = ("none", "sinusoidal", "sinusoidal_concat", "learned")
 ATTENTION_POSITIONS = ("none", "relative", "shaw", "t5", "alibi", "rope", "untied")
@@ -56,6 +57,10 @@ class ModelConfig:
         voice_labels: number of voices whose label is added to the input, 0 for none (chorales: 4).
         step_labels: period, in sixteenths since the start of the piece, of the label that is added
             to the input; 0 for none.
+        relative_pitch: relative attention also knows the interval between the pitches of two ids
+            (0-127; other ids have none); with voice_labels, see `ops/relational.py`.
+        relative_time: relative attention also knows the distance of two ids in steps of
+            voice_labels ids each, as far as max_distance reaches.
 
     Raises:
         ConfigError: a value, or a pair of values, that makes no sense.
@@ -83,6 +88,8 @@ class ModelConfig:
     clip_distance: int = 16
     t5_buckets: int = 32
     t5_max_distance: int = 128
+    relative_pitch: bool = False
+    relative_time: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "n_layers", "d_model", "n_heads", "d_ff", "context"):
@@ -114,6 +121,7 @@ class ModelConfig:
                 "which never holds the weights; use attention=skew, or attention_dropout=0."
             )
         self._check_positions()
+        self._check_relational()
         if self.step_labels and not self.voice_labels:
             raise ConfigError(
                 f"step_labels={self.step_labels} without voice_labels: a step has one event a "
@@ -155,6 +163,29 @@ class ModelConfig:
                 "in each head; leave it out."
             )
 
+    def _check_relational(self) -> None:
+        """Refuse relative pitch and time where they would not know what they need."""
+        for name in ("relative_pitch", "relative_time"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r}; choose true or false.")
+            if not getattr(self, name):
+                continue
+            if self.attention_position != "relative":
+                raise ConfigError(
+                    f"{name} with attention_position={self.attention_position}: it is a further "
+                    "term of relative; use attention_position=relative."
+                )
+            if not self.voice_labels:
+                raise ConfigError(
+                    f"{name} without voice_labels: it is for ids that take turns in voices, so "
+                    "their number must be known; set voice_labels too (chorales: 4)."
+                )
+            if self.attention == "fused":
+                raise ConfigError(
+                    f"{name} with attention=fused, whose kernel has no such term; use "
+                    "attention=auto."
+                )
+
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -180,6 +211,11 @@ class ModelConfig:
     def distances(self) -> int:
         """M, the rows of a relative table."""
         return self.context if self.max_distance is None else self.max_distance
+
+    @property
+    def times(self) -> int:
+        """Rows of a table of relative time: the steps that the distances span."""
+        return time_rows(self.distances, max(1, self.voice_labels))
 
     @property
     def positions(self) -> int:

@@ -17,7 +17,9 @@ from music_transformer.errors import ShapeError
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.layers import DecoderLayer, InputEmbedding
-from music_transformer.model.positions import SHARED_SCHEMES, StackPositions
+from music_transformer.model.one_row import Linear
+from music_transformer.model.positions import SHARED_SCHEMES, SharedPositions, StackPositions
+from music_transformer.ops.relational import PitchPairs, pitch_pairs, pitches_of
 
 
 class MusicTransformer(nn.Module):
@@ -31,7 +33,7 @@ class MusicTransformer(nn.Module):
         self.positions = StackPositions(config) if shares else None
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model)
-        self.output = nn.Linear(config.d_model, config.vocab_size)
+        self.output = Linear(config.d_model, config.vocab_size)
         self.apply(_initialise)
         with torch.no_grad():
             for layer in self.layers:  # the stream's variance stays near 1 at any depth
@@ -47,14 +49,17 @@ class MusicTransformer(nn.Module):
         Args:
             ids: (B, L) int64.
             place: (B, L) or (L,) int64, index of each id in its piece (START is 0); by default
-                ``ids`` is taken to be the beginning of a piece. Only the labels use it.
+                ``ids`` is taken to be the beginning of a piece. The labels and relative time use
+                it; for relative time each place must be one above the place before it, from one
+                read of a cache to the next too.
             cache: what was read before ``ids``; the new keys and values are added to it.
 
         Returns:
             (B, L, V).
 
         Raises:
-            ShapeError: ids that are not (B, L), or more of them than the cache has room for.
+            ShapeError: ids that are not (B, L), or more of them than the cache has room for; with
+                relative time, places that do not go up by one.
         """
         if ids.dim() != 2 or ids.shape[1] == 0:
             raise ShapeError(f"ids is {tuple(ids.shape)}, expected (B, L) with L >= 1.")
@@ -67,12 +72,34 @@ class MusicTransformer(nn.Module):
         x = self.input(ids, place, start)  # (B, L, d_model)
         end = start + ids.shape[1]
         positions = None if self.positions is None else self.positions(ids.shape[1], end)
+        if self.config.relative_pitch or self.config.relative_time:
+            positions = self._relational(ids, place, cache)
         for index, layer in enumerate(self.layers):
             x = layer(x, layer=index, cache=cache, positions=positions)
         if cache is not None:
             cache.advance(ids.shape[1])
         logits: Tensor = self.output(self.norm(x))  # (B, L, V)
         return logits
+
+    def _relational(self, ids: Tensor, place: Tensor, cache: KVCache | None) -> SharedPositions:
+        """What relative pitch and time need: the pitches read so far, the voice of the first id."""
+        pitch: PitchPairs | None = None
+        first_voice: tuple[int, ...] = (0,)
+        if self.config.relative_pitch:
+            pitches = pitches_of(ids)  # (B, L)
+            if cache is not None:
+                pitches = cache.append_pitches(pitches)  # (B, S)
+            pitch = pitch_pairs(pitches, ids.shape[1], dtype=self.output.weight.dtype)
+        if self.config.relative_time:
+            if place.shape[-1] > 1 and not (place.diff(dim=-1) == 1).all():
+                raise ShapeError(
+                    "place does not go up by one from each id to the next, which relative time "
+                    "counts on; read ids that stand together in their piece."
+                )
+            first = place[..., 0] % self.config.voice_labels  # (B,) or a single number
+            first_voice = tuple(first.reshape(-1).tolist())
+        same = len(set(first_voice)) == 1
+        return SharedPositions(pitch=pitch, first_voice=first_voice[0] if same else first_voice)
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
@@ -85,6 +112,7 @@ class MusicTransformer(nn.Module):
             capacity=self.config.context if capacity is None else capacity,
             dtype=weight.dtype,
             device=weight.device,
+            pitches=self.config.relative_pitch,
         )
 
 

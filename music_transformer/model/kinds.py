@@ -11,6 +11,9 @@ from torch import nn
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.rnn import PerformanceRNN, RNNConfig
+from music_transformer.model.seq2seq import AccompanimentTransformer
+from music_transformer.model.seq2seq_config import AccompanimentConfig
 
 
 class Kind(NamedTuple):
@@ -20,7 +23,11 @@ class Kind(NamedTuple):
     model: type[nn.Module]
 
 
-KINDS = {"decoder": Kind(ModelConfig, MusicTransformer)}
+KINDS = {
+    "decoder": Kind(ModelConfig, MusicTransformer),
+    "rnn": Kind(RNNConfig, PerformanceRNN),
+    "seq2seq": Kind(AccompanimentConfig, AccompanimentTransformer),
+}
 
 
 def kind_of(config: Any) -> str:

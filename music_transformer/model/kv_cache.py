@@ -12,6 +12,8 @@ class KVCache:
     A forward pass with a cache asks it for room once, then writes layer by layer; `length` moves
     when the pass is done.
 
+    With ``pitches`` it also keeps a pitch for each position, for relative pitch.
+
     Attributes:
         length: positions held so far.
         capacity: the most it can hold.
@@ -27,9 +29,13 @@ class KVCache:
         capacity: int,
         dtype: torch.dtype,
         device: torch.device,
+        pitches: bool = False,
     ) -> None:
         shape = (n_layers, 2, batch, n_heads, capacity, d_head)
         self._store = torch.empty(shape, dtype=dtype, device=device)
+        self._pitches: Tensor | None = None
+        if pitches:
+            self._pitches = torch.empty(batch, capacity, dtype=torch.int64, device=device)
         self.capacity = capacity
         self.length = 0
 
@@ -59,6 +65,13 @@ class KVCache:
         self._store[layer, 0, :, :, self.length : end] = key
         self._store[layer, 1, :, :, self.length : end] = value
         return self._store[layer, 0, :, :, :end], self._store[layer, 1, :, :, :end]
+
+    def append_pitches(self, pitches: Tensor) -> Tensor:
+        """Write the pitches (B, L) of the new positions; all of them so far (B, S)."""
+        assert self._pitches is not None
+        end = self.length + pitches.shape[1]
+        self._pitches[:, self.length : end] = pitches
+        return self._pitches[:, :end]
 
     def advance(self, length: int) -> None:
         """Count ``length`` new positions, after every layer has written them."""

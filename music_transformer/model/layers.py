@@ -8,6 +8,7 @@ from music_transformer.errors import ShapeError
 from music_transformer.model.attention import CausalAttention
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
+from music_transformer.model.one_row import Linear
 from music_transformer.model.positions import SharedPositions
 from music_transformer.ops.positions import sinusoidal_table
 
@@ -30,7 +31,7 @@ class InputEmbedding(nn.Module):
         self.voice = _embedding(config.voice_labels, d) if config.voice_labels else None
         self.step = _embedding(config.step_labels, d) if config.step_labels else None
         self.position = _embedding(config.positions, d) if self._is("learned") else None
-        self.merge = nn.Linear(2 * d, d, bias=False) if self._is("sinusoidal_concat") else None
+        self.merge = Linear(2 * d, d, bias=False) if self._is("sinusoidal_concat") else None
         self.dropout = nn.Dropout(config.dropout)
         rows = config.context if self._is("sinusoidal") or self._is("sinusoidal_concat") else 0
         table = sinusoidal_table(rows, d, base=config.position_base)
@@ -86,8 +87,8 @@ class DecoderLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.attention = CausalAttention(config)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
-        self.expand = nn.Linear(config.d_model, config.d_ff)
-        self.contract = nn.Linear(config.d_ff, config.d_model)
+        self.expand = Linear(config.d_model, config.d_ff)
+        self.contract = Linear(config.d_ff, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(

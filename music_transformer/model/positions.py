@@ -18,6 +18,7 @@ from music_transformer.ops.positions import (
     t5_bias,
     untied_bias,
 )
+from music_transformer.ops.relational import PitchPairs
 
 SHARED_SCHEMES = ("t5", "alibi", "rope", "untied")
 
@@ -28,6 +29,8 @@ class SharedPositions(NamedTuple):
     bias: Tensor | None = None  # (H, L, S), added to the scaled logits
     rotation: Tensor | None = None  # (2, L, D/2), of queries and new keys
     scale: float | None = None  # of the products; None is 1 / sqrt(D)
+    pitch: PitchPairs | None = None  # of relative pitch
+    first_voice: int | tuple[int, ...] = 0  # of the first query, for relative time
 
 
 class StackPositions(nn.Module):

@@ -1,30 +1,54 @@
 """Linear layers in int8, for decoding on a CPU: opt-in, never the default.
 
-Weights become int8, one scale a layer; the inputs are scaled as they come. What is read per event
-shrinks by almost four; the logits change a little, so check the NLL of the quantised model
-(`evaluate`) before trusting it. Attention, norms, embeddings and tables stay float32.
+Weights become int8, one scale for each output; the inputs are scaled as they come. What is read per
+event shrinks by almost four, and the logits change a little: docs/benchmarks.md has what that costs
+in NLL. Attention, norms, embeddings, tables and the output layer stay float32.
 """
 
 import copy
 import warnings
+from typing import Any
 
 import torch
 from torch import nn
 
+from music_transformer.errors import ConfigError
 from music_transformer.model.decoder import MusicTransformer
+
+ENGINES = ("x86", "fbgemm", "onednn")  # with int8 products of a scale for each output
 
 
 def quantise_linears(model: MusicTransformer) -> MusicTransformer:
     """A copy of a float32 CPU ``model`` whose linear layers multiply in int8.
 
-    It is for reading only: it cannot be trained or saved as a checkpoint.
+    It is for reading only: it cannot be trained or saved as a checkpoint. The output layer is left
+    alone: the cache takes its type from that weight, and logits deserve float32.
+
+    Raises:
+        ConfigError: another kind of model, one that is not on the CPU, or a CPU for which this
+            PyTorch has no int8 products with a scale for each output.
     """
+    if not isinstance(model, MusicTransformer) or model.output.weight.device.type != "cpu":
+        raise ConfigError("int8 layers are for a decoder on the CPU; leave them out, or use cpu.")
+    if torch.backends.quantized.engine not in ENGINES:
+        raise ConfigError(
+            f"PyTorch's engine for int8 is {torch.backends.quantized.engine!r} here, which is not "
+            f"one of {', '.join(ENGINES)}; leave int8 layers out."
+        )
     twin = copy.deepcopy(model).eval()
-    kept = twin.output  # the cache takes its type from this weight, and logits deserve float32
+    for parent in list(twin.layers.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(parent, name, _in_int8(child))
+    return twin
+
+
+def _in_int8(layer: nn.Linear) -> nn.Module:
+    """The same product in int8."""
+    plain: Any = nn.Linear(layer.in_features, layer.out_features, device="meta")  # no subclass
+    plain.weight, plain.bias = layer.weight, layer.bias
     with warnings.catch_warnings():  # torch.ao is frozen in favour of a package of its own
         warnings.simplefilter("ignore")
-        torch.ao.quantization.quantize_dynamic(  # type: ignore[no-untyped-call]
-            twin.layers, {nn.Linear}, dtype=torch.qint8, inplace=True
-        )
-    assert twin.output is kept
-    return twin
+        plain.qconfig = torch.ao.quantization.per_channel_dynamic_qconfig
+        quantised: nn.Module = torch.ao.nn.quantized.dynamic.Linear.from_float(plain)  # type: ignore[no-untyped-call]
+    return quantised

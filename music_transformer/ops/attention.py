@@ -21,6 +21,7 @@ from music_transformer.ops.blockwise import blockwise_attention
 from music_transformer.ops.fused import fused_attention, fused_works
 from music_transformer.ops.masks import causal_mask
 from music_transformer.ops.reference import reference_attention
+from music_transformer.ops.relational import Relational, pitch_pairs
 from music_transformer.ops.skew import skew_attention
 
 IMPLEMENTATIONS = ("auto", "reference", "skew", "blockwise", "fused")
@@ -63,6 +64,7 @@ def relative_attention(
     value: Tensor,
     rel_embedding: Tensor,
     *,
+    relational: Relational | None = None,
     block: int | None = None,
     dropout: float = 0.0,
     implementation: str = "auto",
@@ -76,6 +78,8 @@ def relative_attention(
         key: (B, H, S, D).
         value: (B, H, S, D).
         rel_embedding: (H or 1, M, D); row d belongs to distance d. Beyond M - 1 nothing is added.
+        relational: relative time and pitch (`ops/relational.py`), for all but ``fused``. Sequences
+            whose first queries are of different voices are computed a voice at a time.
         block: N for local attention in blocks, None for global.
         dropout: on attention weights; ``reference`` and ``skew`` only.
         implementation: one of `IMPLEMENTATIONS`.
@@ -85,9 +89,18 @@ def relative_attention(
         float32.
 
     Raises:
-        ConfigError: unknown implementation, one that does not work here, or dropout asked of
-            ``blockwise`` or ``fused``.
+        ConfigError: unknown implementation, one that does not work here, dropout asked of
+            ``blockwise`` or ``fused``, or ``relational`` of ``fused``.
     """
+    if relational is not None and isinstance(relational.first_voice, tuple):
+        return _voice_by_voice(
+            (query, key, value),
+            rel_embedding,
+            relational,
+            block=block,
+            dropout=dropout,
+            implementation=implementation,
+        )
     device, d_head, dtype = query.device.type, query.shape[3], value.dtype
     if implementation == "auto":
         inputs = (query, key, value, rel_embedding)
@@ -99,18 +112,26 @@ def relative_attention(
             gradients=torch.is_grad_enabled() and any(x.requires_grad for x in inputs),
         )
         fusible = device == "cuda" and dropout == 0.0 and query.shape[2] > 1
+        fusible = fusible and relational is None
         if fusible and fused_works(device, d_head, dtype):
             implementation = "fused"
     with torch.autocast(device, enabled=False):
         if device == "cpu" and dtype in (torch.bfloat16, torch.float16):
             query, key, value = query.float(), key.float(), value.float()
         table = rel_embedding.to(query.dtype)
+        further = _prepared(relational, query, by_product=implementation == "blockwise")
+        inputs = (query, key, value, table)
         if implementation == "reference":
-            out = reference_attention(query, key, value, table, block=block, dropout=dropout)
+            out = reference_attention(*inputs, relational=further, block=block, dropout=dropout)
         elif implementation == "skew":
-            out = skew_attention(query, key, value, table, block=block, dropout=dropout)
+            out = skew_attention(*inputs, relational=further, block=block, dropout=dropout)
         elif implementation == "blockwise" and dropout == 0.0:
-            out = blockwise_attention(query, key, value, table, block=block)
+            out = blockwise_attention(*inputs, relational=further, block=block)
+        elif implementation == "fused" and further is not None:
+            raise ConfigError(
+                "relative time and pitch with fused attention, which has no such terms; use "
+                "implementation auto."
+            )
         elif implementation in ("blockwise", "fused") and dropout > 0.0:
             raise ConfigError(
                 f"attention dropout {dropout} with {implementation} attention, which never holds "
@@ -129,6 +150,65 @@ def relative_attention(
                 f"{', '.join(IMPLEMENTATIONS)}."
             )
     return out.to(dtype)
+
+
+def _prepared(
+    relational: Relational | None, query: Tensor, *, by_product: bool
+) -> Relational | None:
+    """The terms in the dtype of the query; ``by_product``: with key columns."""
+    if relational is None:
+        return None
+    dtype, pitch = query.dtype, relational.pitch
+    if pitch is not None and pitch.key_columns is not None:
+        pitch = pitch._replace(key_columns=pitch.key_columns.to(dtype))
+    elif pitch is not None and by_product:
+        pitch = pitch_pairs(pitch.pitches, query.shape[2], dtype=dtype, by_key=False)
+    time, interval = relational.time_embedding, relational.pitch_embedding
+    return relational._replace(
+        time_embedding=None if time is None else time.to(dtype),
+        pitch_embedding=None if interval is None else interval.to(dtype),
+        pitch=pitch,
+    )
+
+
+def _voice_by_voice(
+    sequences: tuple[Tensor, Tensor, Tensor],
+    rel_embedding: Tensor,
+    relational: Relational,
+    *,
+    block: int | None,
+    dropout: float,
+    implementation: str,
+) -> Tensor:
+    """`relative_attention` for the sequences of each first voice, put together again."""
+    first_voice = relational.first_voice
+    assert isinstance(first_voice, tuple)
+    found = sorted(set(first_voice))
+    parts, order = [], []
+    for voice in found:
+        rows = [row for row, other in enumerate(first_voice) if other == voice]
+        index = torch.tensor(rows, device=sequences[0].device)
+        mine = relational._replace(first_voice=voice)
+        if relational.pitch is not None and len(found) > 1:
+            mine = mine._replace(pitch=relational.pitch.of_sequences(index))
+        query, key, value = (x if len(found) == 1 else x[index] for x in sequences)
+        parts.append(
+            relative_attention(
+                query,
+                key,
+                value,
+                rel_embedding,
+                relational=mine,
+                block=block,
+                dropout=dropout,
+                implementation=implementation,
+            )
+        )
+        order += rows
+    if len(found) == 1:
+        return parts[0]
+    back = torch.tensor(order, device=sequences[0].device).argsort()
+    return torch.cat(parts)[back]  # (B, H, L, D)
 
 
 def plain_attention(

@@ -13,6 +13,10 @@ uses the same view for the gradient of the table.
 With a window it is the paper's local attention (Huang et al. 2018, "Relative local attention"): own
 block of N positions and the one before, any length. Attention dropout would need the weights of the
 forward pass again; it exists in `ops/reference.py` and `ops/skew.py` only.
+
+Of the relational terms (`ops/relational.py`) time costs nothing: where queries take turns in V
+voices, each V-th row of the buffer comes from the table of its voice. Pitch widens the product of
+query and key by P columns.
 """
 
 import math
@@ -21,13 +25,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from music_transformer.ops.relational import Relational, pitch_columns, tables_by_voice
 
 ROWS = 128  # queries of a block; 64 to 256 measured equal
 BUFFER_NUMBERS = 1 << 19  # aim for one buffer: 2 MiB of float32 stay in a core's cache
 
 
 def blockwise_attention(
-    query: Tensor, key: Tensor, value: Tensor, rel_embedding: Tensor, *, block: int | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rel_embedding: Tensor,
+    *,
+    relational: Relational | None = None,
+    block: int | None = None,
 ) -> Tensor:
     """Causal relative attention; memory O(S D) beyond one block's logits, time O(L S D).
 
@@ -38,6 +51,7 @@ def blockwise_attention(
         key: (B, H, S, D).
         value: (B, H, S, D).
         rel_embedding: (H or 1, M, D), by distance. Beyond M - 1 nothing is added.
+        relational: relative time and pitch, of one ``first_voice``; pitch with key columns.
         block: N for local attention in blocks, None for global.
 
     Returns:
@@ -45,8 +59,22 @@ def blockwise_attention(
     """
     keys = key.shape[2]
     widest = keys if block is None else min(keys, 2 * block)
-    table = _farthest_first(rel_embedding, widest)  # (H or 1, widest + 1, D)
-    out: Tensor = _Blockwise.apply(query, key, value, table, block)  # type: ignore[no-untyped-call]
+    relational = Relational() if relational is None else relational
+    time, first_voice, pitch = relational.time_embedding, 0, relational.pitch
+    if time is None:
+        table = _farthest_first(rel_embedding, widest)  # (H or 1, widest + 1, D)
+    else:
+        assert isinstance(relational.first_voice, int)
+        first_voice = relational.first_voice
+        by_voice = tables_by_voice(rel_embedding, time, widest, voices=relational.voices)
+        table = F.pad(by_voice, (0, 0, 0, 1))  # (V, H or 1, widest + 1, D)
+    columns = key_columns = None
+    if pitch is not None and relational.pitch_embedding is not None:
+        columns = pitch_columns(query, relational.pitch_embedding, pitch.rows)  # (B, H, L, P)
+        key_columns = pitch.key_columns  # (B, S, P)
+    out: Tensor = _Blockwise.apply(  # type: ignore[no-untyped-call]
+        query, key, value, table, block, first_voice, columns, key_columns
+    )
     return out
 
 
@@ -54,7 +82,7 @@ def _farthest_first(rel_embedding: Tensor, distances: int) -> Tensor:
     """Rows for distances ``distances - 1`` to 0, zero where unknown, then a zero row."""
     known = rel_embedding[:, :distances].flip(1)  # (H or 1, min(M, distances), D)
     far = distances - known.shape[1]
-    return torch.nn.functional.pad(known, (0, 0, far, 1))  # (H or 1, distances + 1, D)
+    return F.pad(known, (0, 0, far, 1))  # (H or 1, distances + 1, D)
 
 
 def _blocks(queries: int, keys: int, window: int | None) -> Iterator[tuple[int, int, int, int]]:
@@ -89,12 +117,29 @@ def _groups(batch: int, heads: int, width: int) -> Iterator[tuple[int, int, slic
                 yield b * heads + h, b * heads + end, slice(h, end)
 
 
-def _table_of(table: Tensor, heads: slice, maps: int, width: int) -> Tensor:
-    """The last ``width + 1`` rows of the table for each of the maps: (maps, width + 1, D)."""
-    rows = table[:, table.shape[1] - 1 - width :]  # (H or 1, width + 1, D)
+def _tables_by_turn(table: Tensor, heads: slice, width: int, voice: int) -> list[Tensor]:
+    """The last ``width + 1`` rows of the tables, in the order of the rows of a block.
+
+    Args:
+        table: (V, H or 1, widest + 1, D), or (H or 1, widest + 1, D) for one voice.
+        heads: the heads asked for.
+        width: of the block.
+        voice: of the first row, counted without end.
+
+    Returns:
+        V views (heads or 1, width + 1, D).
+    """
+    rows = table[..., table.shape[-2] - 1 - width :, :]  # (V, H or 1, width + 1, D)
+    rows = rows if table.dim() == 4 else rows[None]
+    voices = rows.shape[0]
+    own = rows if rows.shape[1] == 1 else rows[:, heads]
+    return [own[(voice + turn) % voices] for turn in range(voices)]
+
+
+def _for_maps(rows: Tensor, maps: int) -> Tensor:
+    """A table (heads or 1, width + 1, D) for each of the maps: (maps, width + 1, D)."""
     if rows.shape[0] == 1:
         return rows.expand(maps, -1, -1)
-    rows = rows[heads]
     return rows if rows.shape[0] == maps else rows.repeat(maps // rows.shape[0], 1, 1)
 
 
@@ -108,13 +153,20 @@ def _skewed_view(buffer: Tensor, rows: int, width: int) -> Tensor:
 
 
 def _block_logits(
-    query: Tensor, key: Tensor, table: Tensor, buffer: Tensor, hide: Tensor
+    query: Tensor, key: Tensor, tables: list[Tensor], buffer: Tensor, hide: Tensor
 ) -> Tensor:
-    """Logits (n, b, w) of one block, living in ``buffer``; -inf where the key is in the future."""
+    """Logits (n, b, w) of one block, living in ``buffer``; -inf where the key is in the future.
+
+    The tables take turns: one row of queries each. Of the columns of the queries they meet the
+    first D; the others are of pitch.
+    """
     maps, rows, _ = query.shape
     width = key.shape[1]
     by_distance = buffer[: maps * rows * (width + 1)].view(maps, rows, width + 1)
-    torch.bmm(query, table.transpose(1, 2), out=by_distance)
+    turns, d_head = len(tables), tables[0].shape[2]
+    for turn, table in enumerate(tables[:rows]):
+        mine = query[:, turn::turns, :d_head]  # (n, b/V, D)
+        torch.bmm(mine, table.transpose(1, 2), out=by_distance[:, turn::turns])
     logits = _skewed_view(by_distance, rows, width)  # (n, b, w)
     logits.baddbmm_(query, key.transpose(1, 2))
     logits[:, :, width - rows :].masked_fill_(hide[:rows, :rows], -math.inf)
@@ -122,27 +174,40 @@ def _block_logits(
 
 
 class _Blockwise(torch.autograd.Function):
-    """The operator; ``table`` is farthest first with a zero row at the end."""
+    """The operator; ``table`` is farthest first with a zero row at the end, one for each voice."""
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor, window: int | None
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        table: Tensor,
+        window: int | None,
+        first_voice: int,
+        columns: Tensor | None,
+        key_columns: Tensor | None,
     ) -> Tensor:
         batch, heads, queries, d_head = query.shape
         keys = key.shape[2]
         maps = batch * heads
-        q = (query / math.sqrt(d_head)).reshape(maps, queries, d_head)  # (BH, L, D)
-        k = key.reshape(maps, keys, d_head)  # (BH, S, D)
+        if columns is not None and key_columns is not None:
+            query = torch.cat([query, columns], dim=-1)  # (B, H, L, D+P)
+            by_head = key_columns[:, None].expand(-1, heads, -1, -1)  # (B, H, S, P)
+            key = torch.cat([key, by_head], dim=-1)  # (B, H, S, D+P)
+        q = (query / math.sqrt(d_head)).reshape(maps, queries, -1)  # (BH, L, D+P)
+        k = key.reshape(maps, keys, -1)  # (BH, S, D+P)
         v = value.reshape(maps, keys, d_head)  # (BH, S, D)
-        out = torch.empty_like(q)  # (BH, L, D)
+        out = q.new_empty(maps, queries, d_head)  # (BH, L, D)
         log_sum = q.new_empty(maps, queries, 1)
-        rows, width = min(ROWS, queries), table.shape[1] - 1
+        rows, width = min(ROWS, queries), table.shape[-2] - 1
         hide = torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1)
         groups = list(_groups(batch, heads, width))
         buffer = q.new_empty(max(n1 - n0 for n0, n1, _ in groups) * rows * (width + 1))
         for n0, n1, which in groups:
             for i0, i1, j0, j1 in _blocks(queries, keys, window):
-                rel = _table_of(table, which, n1 - n0, j1 - j0)
+                used = _tables_by_turn(table, which, j1 - j0, first_voice + i0)
+                rel = [_for_maps(rows_used, n1 - n0) for rows_used in used]  # V of (n, w + 1, D)
                 weights = _block_logits(q[n0:n1, i0:i1], k[n0:n1, j0:j1], rel, buffer, hide)
                 largest = weights.amax(-1, keepdim=True)  # (n, b, 1)
                 weights.sub_(largest).exp_()
@@ -150,19 +215,19 @@ class _Blockwise(torch.autograd.Function):
                 torch.div(torch.bmm(weights, v[n0:n1, j0:j1]), total, out=out[n0:n1, i0:i1])
                 log_sum[n0:n1, i0:i1] = largest + total.log()
         ctx.save_for_backward(q, k, v, table, out, log_sum)
-        ctx.shape, ctx.window = (batch, heads), window
+        ctx.shape, ctx.window, ctx.first_voice = (batch, heads), window, first_voice
         return out.view(batch, heads, queries, d_head)
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, table, out, log_sum = ctx.saved_tensors
         (batch, heads), window = ctx.shape, ctx.window
-        queries, keys, d_head = q.shape[1], k.shape[1], q.shape[2]
+        queries, keys, d_head = q.shape[1], k.shape[1], v.shape[2]
         g = grad_out.reshape(batch * heads, queries, d_head)  # (BH, L, D)
-        grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        grad_table = torch.zeros_like(table)
+        grad_q, grad_table = torch.empty_like(q), torch.zeros_like(table)
+        grad_k, grad_v = k.new_zeros(v.shape), torch.zeros_like(v)
         delta = (g * out).sum(-1, keepdim=True).neg_()  # (BH, L, 1)
-        rows, width = min(ROWS, queries), table.shape[1] - 1
+        rows, width = min(ROWS, queries), table.shape[-2] - 1
         hide = torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1)
         groups = list(_groups(batch, heads, width))
         buffer = q.new_empty(max(n1 - n0 for n0, n1, _ in groups) * rows * (width + 1))
@@ -172,7 +237,8 @@ class _Blockwise(torch.autograd.Function):
             for i0, i1, j0, j1 in _blocks(queries, keys, window):
                 b, w = i1 - i0, j1 - j0
                 qi, ki, vi, gi = q[n0:n1, i0:i1], k[n0:n1, j0:j1], v[n0:n1, j0:j1], g[n0:n1, i0:i1]
-                rel = _table_of(table, which, maps, w)  # (n, w + 1, D)
+                voice = ctx.first_voice + i0
+                rel = [_for_maps(used, maps) for used in _tables_by_turn(table, which, w, voice)]
                 weights = _block_logits(qi, ki, rel, buffer, hide)
                 weights.sub_(log_sum[n0:n1, i0:i1]).exp_()  # (n, b, w)
                 grad_v[n0:n1, j0:j1].baddbmm_(weights.transpose(1, 2), gi)
@@ -183,21 +249,25 @@ class _Blockwise(torch.autograd.Function):
                 flat = by_distance.view(maps, -1)
                 flat[:, : b - 1] = 0  # what the view does not cover
                 flat[:, -1] = 0
-                grad_k[n0:n1, j0:j1].baddbmm_(grad_logits.transpose(1, 2), qi)
-                torch.bmm(grad_logits, ki, out=grad_q[n0:n1, i0:i1])
-                grad_q[n0:n1, i0:i1].baddbmm_(by_distance, rel)
-                grad_rel = torch.bmm(by_distance.transpose(1, 2), qi)  # (n, w + 1, D)
-                rows_used = grad_table[:, width - w :]  # (H or 1, w + 1, D)
-                if table.shape[0] == 1:
-                    rows_used.add_(grad_rel.sum(0))
-                else:
-                    used = rows_used[which]
+                grad_k[n0:n1, j0:j1].baddbmm_(grad_logits.transpose(1, 2), qi[..., :d_head])
+                grad_qi = grad_q[n0:n1, i0:i1]
+                torch.bmm(grad_logits, ki, out=grad_qi)
+                grad_used = _tables_by_turn(grad_table, which, w, voice)
+                for turn, (by_turn, used) in enumerate(zip(rel[:b], grad_used, strict=False)):
+                    mine = by_distance[:, turn :: len(rel)]  # (n, b/V, w + 1)
+                    grad_qi[:, turn :: len(rel), :d_head].baddbmm_(mine, by_turn)
+                    met = qi[:, turn :: len(rel), :d_head]  # (n, b/V, D)
+                    grad_rel = torch.bmm(mine.transpose(1, 2), met)  # (n, w + 1, D)
                     used.add_(grad_rel.view(-1, used.shape[0], w + 1, d_head).sum(0))
         grad_q.div_(math.sqrt(d_head))
+        grad_q = grad_q.view(batch, heads, queries, -1)  # (B, H, L, D+P)
+        columns = (grad_q[..., d_head:], None) if grad_q.shape[-1] > d_head else (None, None)
         return (
-            grad_q.view(batch, heads, queries, d_head),
+            grad_q[..., :d_head],
             grad_k.view(batch, heads, keys, d_head),
             grad_v.view(batch, heads, keys, d_head),
             grad_table,
             None,
+            None,
+            *columns,
         )

@@ -35,7 +35,9 @@ def fused_attention(
     """
     widest = key.shape[2] if block is None else min(key.shape[2], 2 * block)
     table = _farthest_first(rel_embedding, widest)  # (H or 1, widest + 1, D)
-    out: Tensor = _Fused.apply(query, key, value, table, block)  # type: ignore[no-untyped-call]
+    out: Tensor = _Fused.apply(  # type: ignore[no-untyped-call]
+        query, key, value, table, block, 0, None, None
+    )
     return out
 
 
@@ -67,8 +69,18 @@ class _Fused(_Blockwise):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor, window: int | None
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        table: Tensor,
+        window: int | None,
+        first_voice: int,
+        columns: Tensor | None,
+        key_columns: Tensor | None,
     ) -> Tensor:
+        assert table.dim() == 3
+        assert columns is None  # the kernel has no relational terms
         batch, heads, queries, d_head = query.shape
         keys, maps = key.shape[2], batch * heads
         q = (query / math.sqrt(d_head)).reshape(maps, queries, d_head).contiguous()
@@ -97,5 +109,5 @@ class _Fused(_Blockwise):
         )
         log_sum = log_sum.to(torch.promote_types(q.dtype, torch.float32))
         ctx.save_for_backward(q, k, v, table, out, log_sum)
-        ctx.shape, ctx.window = (batch, heads), window
+        ctx.shape, ctx.window, ctx.first_voice = (batch, heads), window, first_voice
         return out.view(batch, heads, queries, d_head)

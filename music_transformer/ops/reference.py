@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from music_transformer.ops.masks import causal_mask
+from music_transformer.ops.relational import Relational, relational_logits_by_gather
 
 
 def relative_logits_by_gather(query: Tensor, rel_embedding: Tensor, keys: int) -> Tensor:
@@ -45,6 +46,7 @@ def reference_attention(
     value: Tensor,
     rel_embedding: Tensor,
     *,
+    relational: Relational | None = None,
     block: int | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
@@ -55,6 +57,7 @@ def reference_attention(
         key: (B, H, S, D).
         value: (B, H, S, D).
         rel_embedding: (H or 1, M, D), by distance.
+        relational: relative time and pitch, of one ``first_voice``.
         block: N for local attention in blocks, None for global.
         dropout: probability with which an attention weight is dropped.
 
@@ -63,6 +66,10 @@ def reference_attention(
     """
     queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]
     rel_logits = relative_logits_by_gather(query, rel_embedding, keys)  # (B, H, L, S)
+    if relational is not None:
+        distances = rel_embedding.shape[1]
+        further = relational_logits_by_gather(query, relational, keys, distances)
+        rel_logits = rel_logits + further  # (B, H, L, S)
     logits = (query @ key.transpose(-2, -1) + rel_logits) / math.sqrt(d_head)  # (B, H, L, S)
     mask = causal_mask(queries, keys, block=block, device=query.device)  # (L, S)
     weights = logits.masked_fill(~mask, -math.inf).softmax(dim=-1)  # (B, H, L, S)

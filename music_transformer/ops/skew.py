@@ -13,6 +13,14 @@ from torch.nn import functional as F
 
 from music_transformer.errors import ShapeError
 from music_transformer.ops.masks import causal_mask
+from music_transformer.ops.products import dot_products
+from music_transformer.ops.relational import (
+    Relational,
+    pitch_columns,
+    query_times_table,
+    time_rows,
+    times_by_distance,
+)
 
 
 def skew(rel_logits: Tensor) -> Tensor:
@@ -45,40 +53,50 @@ def skew(rel_logits: Tensor) -> Tensor:
     return padded.flatten(2)[:, :, queries:].view(batch, heads, queries, keys)  # (B, H, L, S)
 
 
-def relative_logits_by_skew(query: Tensor, rel_embedding: Tensor, keys: int) -> Tensor:
+def relative_logits_by_skew(
+    query: Tensor, rel_embedding: Tensor, keys: int, relational: Relational | None = None
+) -> Tensor:
     """Relative logits by one matrix product and the skew.
 
     Args:
         query: (B, H, L, D), the last L of the S positions.
         rel_embedding: (H or 1, M, D); row d belongs to distance d. Beyond M - 1 nothing is added.
         keys: S.
+        relational: relative time and pitch, of one ``first_voice``.
 
     Returns:
         (B, H, L, S), not scaled; arbitrary where the key lies after the query.
     """
     table = rel_embedding[:, :keys]  # (H or 1, min(M, S), D)
-    if query.shape[2] < query.shape[3]:  # farthest first: turn the smaller, logits or table
-        by_distance = _product(query, table).flip(-1)  # (B, H, L, min(M, S))
+    if relational is not None and relational.time_embedding is not None:
+        by_distance = query_times_table(query, table) + _time_logits(
+            query, relational, table.shape[1]
+        )
+        by_distance = by_distance.flip(-1)  # (B, H, L, min(M, S)), farthest first
+    elif query.shape[2] < query.shape[3]:  # farthest first: turn the smaller, logits or table
+        by_distance = query_times_table(query, table).flip(-1)  # (B, H, L, min(M, S))
     else:
-        by_distance = _product(query, table.flip(1))  # (B, H, L, min(M, S))
+        by_distance = query_times_table(query, table.flip(1))  # (B, H, L, min(M, S))
     far = keys - table.shape[1]
     if far:
         by_distance = F.pad(by_distance, (far, 0))  # (B, H, L, S)
-    return by_distance if query.shape[2] == 1 else skew(by_distance)  # (B, H, L, S)
+    rel_logits = by_distance if query.shape[2] == 1 else skew(by_distance)  # (B, H, L, S)
+    if relational is None or relational.pitch is None or relational.pitch_embedding is None:
+        return rel_logits
+    columns = pitch_columns(query, relational.pitch_embedding, relational.pitch.rows)
+    keyed = relational.pitch.key_columns  # (B, S, P)
+    return rel_logits + (columns if keyed is None else columns @ keyed[:, None].mT)
 
 
-def _product(query: Tensor, table: Tensor) -> Tensor:
-    """Query (B, H, L, D) times table (H or 1, M, D): (B, H, L, M), one product a head.
-
-    A broadcast product would first copy the table for each sequence of the batch: at batch 8 that
-    made decoding an event five times slower.
-    """
-    batch, heads, queries, d_head = query.shape
-    if batch == 1 or table.shape[0] != heads:
-        return query @ table.mT
-    by_head = query.transpose(0, 1).reshape(heads, batch * queries, d_head)  # (H, B*L, D)
-    product = (by_head @ table.mT).view(heads, batch, queries, -1)  # (H, B, L, M)
-    return product.transpose(0, 1)  # (B, H, L, M)
+def _time_logits(query: Tensor, relational: Relational, distances: int) -> Tensor:
+    """Query times the vector of the time that belongs to each distance: (B, H, L, distances)."""
+    assert relational.time_embedding is not None
+    assert isinstance(relational.first_voice, int)
+    times = time_rows(distances, relational.voices)
+    by_time = query_times_table(query, relational.time_embedding[:, :times])  # (B, H, L, T)
+    return times_by_distance(
+        by_time, distances, voices=relational.voices, first_voice=relational.first_voice
+    )
 
 
 def skew_attention(
@@ -87,6 +105,7 @@ def skew_attention(
     value: Tensor,
     rel_embedding: Tensor,
     *,
+    relational: Relational | None = None,
     block: int | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
@@ -100,6 +119,7 @@ def skew_attention(
         key: (B, H, S, D).
         value: (B, H, S, D).
         rel_embedding: (H or 1, M, D), by distance.
+        relational: relative time and pitch, of one ``first_voice``.
         block: N for local attention in blocks, None for global.
         dropout: probability with which an attention weight is dropped.
 
@@ -107,8 +127,8 @@ def skew_attention(
         (B, H, L, D).
     """
     queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]
-    rel_logits = relative_logits_by_skew(query, rel_embedding, keys)  # (B, H, L, S)
-    logits = (query @ key.transpose(-2, -1) + rel_logits) / math.sqrt(d_head)  # (B, H, L, S)
+    rel_logits = relative_logits_by_skew(query, rel_embedding, keys, relational)  # (B, H, L, S)
+    logits = (dot_products(query, key) + rel_logits) / math.sqrt(d_head)  # (B, H, L, S)
     if queries > 1 or block is not None:
         mask = causal_mask(queries, keys, block=block, device=query.device)  # (L, S)
         logits = logits.masked_fill(~mask, -math.inf)

@@ -52,15 +52,32 @@ def plot_pianoroll(
     Raises:
         RenderError: [plot] is not installed.
     """
-    seconds = max(notes.end_time, 1.0)
-    figure = new_figure(min(max(0.28 * seconds, 9.0), 26.0), 4.6)
+    figure = new_figure(min(max(0.28 * notes.end_time, 9.0), 26.0), 4.6)
     axes = figure.add_subplot()
-    low, high = pitch_limits(notes)
+    draw_pianoroll(axes, notes, primer_end=primer_end, melody_track=melody_track, title=title)
+    axes.set_xlabel("seconds", color=INK)
+    return figure
+
+
+def draw_pianoroll(
+    axes: Axes,
+    notes: NoteSequence,
+    *,
+    primer_end: float | None = None,
+    melody_track: int | None = None,
+    title: str | None = None,
+    pitches: tuple[int, int] | None = None,
+) -> None:
+    """Draw what `plot_pianoroll` returns into axes of a larger figure.
+
+    Args:
+        pitches: the lowest and the highest row; None takes those of `pitch_limits`.
+    """
+    low, high = pitch_limits(notes) if pitches is None else pitches
     draw_keyboard(axes, low, high)
     _draw_notes(axes, notes, primer_end, melody_track)
-    axes.set_xlim(0, seconds)
+    axes.set_xlim(0, max(notes.end_time, 1.0))
     axes.set_ylim(low - 0.5, high + 0.5)
-    axes.set_xlabel("seconds", color=INK)
     if title is not None:
         text = drawable(title)
         axes.set_title(text, loc="left", color=INK, fontsize=11, parse_math=False)
@@ -68,7 +85,6 @@ def plot_pianoroll(
         axes.axvline(primer_end, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
     names = ("primer", "continuation") if melody_track is None else ("melody", "accompaniment")
     _draw_legend(axes, None if primer_end is None and melody_track is None else names)
-    return figure
 
 
 def new_figure(

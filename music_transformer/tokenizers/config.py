@@ -7,12 +7,16 @@ from typing import Any
 
 from music_transformer.errors import ConfigError
 from music_transformer.tokenizers.chorale import ChoraleTokenizer
+from music_transformer.tokenizers.melody import AccompanimentTokenizer
 from music_transformer.tokenizers.performance import PerformanceTokenizer
 from music_transformer.tokenizers.vocabulary import Tokenizer
 
-TOKENIZERS: dict[str, type[PerformanceTokenizer] | type[ChoraleTokenizer]] = {
+_Kind = type[PerformanceTokenizer] | type[ChoraleTokenizer] | type[AccompanimentTokenizer]
+
+TOKENIZERS: dict[str, _Kind] = {
     PerformanceTokenizer.kind: PerformanceTokenizer,
     ChoraleTokenizer.kind: ChoraleTokenizer,
+    AccompanimentTokenizer.kind: AccompanimentTokenizer,
 }
 
 

@@ -62,7 +62,7 @@ class Tokenizer(Protocol):
 
     @property
     def kind(self) -> str:
-        """ "performance" or "chorale"."""
+        """ "performance", "chorale" or "accompaniment"."""
 
     @property
     def vocab_size(self) -> int:

@@ -39,9 +39,14 @@ class TrainingConfig:
         weight_decay: decoupled, on matrices only: no embeddings, tables, norms or biases.
         clip: the largest norm of all gradients; 0 does not clip.
         label_smoothing: share of the target spread over the vocabulary.
+        token_dropout: share of the input ids that are hidden, read as PAD (START never is): a model
+            of little data learns less by heart.
         ema: decay of the running mean of the weights that is evaluated and saved; None is none.
         autocast: bfloat16 in the linear layers; ``auto`` measures whether that is faster here.
+        compile: train through `torch.compile`; it needs a compiler, and pays on a GPU.
+        checkpoint_activations: keep only the inputs of layers: less memory, a third more time.
         augment: stretch and transpose training windows.
+        workers: processes that make the windows; 0 is a thread, enough for most machines.
         seed: of the windows; the command also seeds weights and dropout with it.
         evaluate_every: steps between quick validations.
         evaluate_windows: windows in a quick validation.
@@ -67,9 +72,13 @@ class TrainingConfig:
     weight_decay: float = 0.01
     clip: float = 1.0
     label_smoothing: float = 0.0
+    token_dropout: float = 0.0
     ema: float | None = None
     autocast: Literal["auto", "on", "off"] = "auto"
+    compile: bool = False
+    checkpoint_activations: bool = False
     augment: bool = True
+    workers: int = 0
     seed: int = 0
     evaluate_every: int = 500
     evaluate_windows: int = 64
@@ -84,6 +93,7 @@ class TrainingConfig:
         for name in ("steps", "batch_size", "accumulate", "evaluate_every", "evaluate_windows"):
             self._at_least(name, 1)
         self._at_least("log_every", 1)
+        self._at_least("workers", 0)
         for name in ("window", "threads", "checkpoint_every"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
@@ -91,7 +101,7 @@ class TrainingConfig:
             self._between(name, 0.0, 10.0, low_open=True)
         for name in ("final_fraction", "cooldown"):
             self._between(name, 0.0, 1.0)
-        for name in ("muon_momentum", "label_smoothing"):
+        for name in ("muon_momentum", "label_smoothing", "token_dropout"):
             self._between(name, 0.0, 1.0, high_open=True)
         for name in ("warmup", "weight_decay", "clip"):
             self._between(name, 0.0, float("inf"))
@@ -104,6 +114,11 @@ class TrainingConfig:
             raise ConfigError(f"betas={self.betas}: two numbers from 0 to below 1, as 0.9,0.98.")
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed={self.seed} is outside 0..2**63-1.")
+        if self.compile and self.checkpoint_activations:
+            raise ConfigError(
+                "compile=true with checkpoint_activations=true: a layer that is computed again is "
+                "not compiled; choose one."
+            )
         self._one_of("schedule", SCHEDULES)
         self._one_of("optimizer", OPTIMIZERS)
         self._one_of("autocast", AUTOCAST)

@@ -1,20 +1,29 @@
-"""One process or many: rank, world size, and the few sums that ranks share.
+"""One process or many: rank, world size, and the few things that ranks share.
 
-Under ``torchrun`` every rank draws its own windows (seed + rank), gradients are summed over ranks,
-and only rank 0 writes. Outside of it `Ranks` has one member and every sum is the identity, so the
-loop is written once. Since the loss is divided by the number of targets of all ranks, the *sum* of
-the gradients is that of one large batch; `DistributedDataParallel` would give their mean.
+Under ``torchrun`` every rank draws its own rows of each batch, `DistributedDataParallel` averages
+the gradients while the backward pass goes on, and only rank 0 writes. Outside of it `Ranks` has one
+member and every sum is the identity, so the loop is written once.
+
+The loss of a rank is divided by the number of targets of all ranks and multiplied by the number of
+ranks: the mean of such gradients is the gradient of one large batch, however its padding falls.
 """
 
+import inspect
 import os
-from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from music_transformer.errors import ConfigError
+
+# Rank 0 validates and writes alone while the others wait for its next message.
+_PATIENCE = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
@@ -37,18 +46,33 @@ class Ranks:
         dist.all_reduce(tensor)
         return [float(value) for value in tensor]
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its sum over all ranks, in one message."""
+    def joined(self, module: nn.Module) -> nn.Module:
+        """The module as ranks that train together call it.
+
+        A backward pass leaves the *mean* of the gradients of all ranks, sent while it goes on.
+        """
         if self.world_size == 1:
-            return
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
-        offset = 0
-        for gradient in gradients:
-            count = gradient.numel()
-            gradient.copy_(flat[offset : offset + count].view_as(gradient))
-            offset += count
+            return module
+        # Buffers are tables that every rank computes for itself. Later versions of torch call this
+        # otherwise, and warn of the earlier name.
+        known = inspect.signature(DistributedDataParallel).parameters
+        name = next(n for n in ("forward_sync_buffers", "broadcast_buffers") if n in known)
+        options: dict[str, Any] = {name: False}
+        return DistributedDataParallel(module, **options)
+
+    def without_sending(self, joined: nn.Module) -> AbstractContextManager[None]:
+        """For all forward passes of an update but its last: gradients pile up in each rank."""
+        if isinstance(joined, DistributedDataParallel):
+            return joined.no_sync()
+        return nullcontext()
+
+    def any_of(self, word: str | None) -> str | None:
+        """The word of the first rank that has one; every rank has to ask."""
+        if self.world_size == 1:
+            return word
+        words: list[str | None] = [None] * self.world_size
+        dist.all_gather_object(words, word)
+        return next((said for said in words if said is not None), None)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensors of all ranks, in order; they are on the CPU and of one shape."""
@@ -86,12 +110,25 @@ def join_ranks(device: torch.device) -> Ranks:
         return Ranks()
     if not dist.is_available():
         raise ConfigError(f"WORLD_SIZE={world_size}, but this build of torch has no distributed.")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # where NCCL puts what it sends
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=_PATIENCE)
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The GPU of this rank where GPUs are used and none was named."""
-    if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
-        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    return device
+    """The GPU of this rank where GPUs are used and none was named.
+
+    Raises:
+        ConfigError: there are more ranks on this machine than GPUs.
+    """
+    if device.type != "cuda" or device.index is not None or "LOCAL_RANK" not in os.environ:
+        return device
+    index, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if index >= count:
+        raise ConfigError(
+            f"LOCAL_RANK={index}, but this machine has {count} GPUs; start at most "
+            f"--nproc-per-node {count}."
+        )
+    return torch.device("cuda", index)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from music_transformer.model.rnn import RNNConfig
 from music_transformer.ops.attention import choose_implementation
 from music_transformer.training.config import TrainingConfig
 
@@ -31,9 +32,23 @@ def estimate_size(model: Any, config: TrainingConfig) -> Size:
     attention = model_config.attention
     if attention == "auto":
         attention = choose_implementation(length, length, dropout=model_config.attention_dropout)
-    kept = 10 * model_config.d_model + 2 * model_config.d_ff + 6 * model_config.attention_width
-    if attention != "blockwise":
-        kept += 4 * model_config.n_heads * length  # maps of logits and weights
-    activations = rows * (model_config.n_layers * kept + 4 * model_config.vocab_size)
+    if isinstance(model_config, RNNConfig):
+        kept = _kept_by_rnn(model_config, length)
+    else:
+        each = 10 * model_config.d_model + 2 * model_config.d_ff + 6 * model_config.attention_width
+        if attention != "blockwise":
+            each += 4 * model_config.n_heads * length  # maps of logits and weights
+        kept = model_config.n_layers * each
+        if config.checkpoint_activations:  # the inputs of all layers, and all of one
+            kept = model_config.n_layers * model_config.d_model + each
+    activations = rows * (kept + 4 * model_config.vocab_size)
     copies = 4 if config.ema is None else 5
     return Size(parameters, attention, _FLOAT * (copies * parameters + activations))
+
+
+def _kept_by_rnn(config: RNNConfig, length: int) -> int:
+    """Numbers kept for each id: gates, cells and states of every layer, and what looks back."""
+    kept = 2 * config.d_model + 10 * config.n_layers * config.d_hidden
+    if config.attention == "causal":
+        kept += 6 * config.d_hidden + 2 * length  # the map may be held
+    return kept

@@ -11,7 +11,8 @@ import copy
 import json
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from music_transformer.checkpoint import load_weights, write_files
-from music_transformer.datasets import Batch, PreparedData, TrainingWindows
+from music_transformer.checkpoint import load_weights, read_config, write_files
+from music_transformer.datasets import PreparedData, TrainingWindows
+from music_transformer.datasets.pairs import TrainingPairs
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.training import state
+from music_transformer.training.compiled import compiled
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.distributed import Ranks
-from music_transformer.training.loss import count_targets, summed_cross_entropy
+from music_transformer.training.loss import count_targets, hide_ids, summed_cross_entropy
 from music_transformer.training.optimizers import (
     build_optimizers,
     optimizer_tensors,
@@ -34,6 +37,7 @@ from music_transformer.training.optimizers import (
     set_learning_rate,
 )
 from music_transformer.training.precision import use_bfloat16
+from music_transformer.training.recompute import recompute_layers
 from music_transformer.training.run_dir import RunFolder
 from music_transformer.training.schedule import learning_rate
 
@@ -119,6 +123,8 @@ class Trainer:
             )
         if bfloat16:
             use_bfloat16(model, model.config.vocab_size)
+        if config.checkpoint_activations:
+            recompute_layers(model)
         self.optimizers = build_optimizers(
             model,
             config,
@@ -126,7 +132,8 @@ class Trainer:
             muon_dtype=torch.bfloat16 if bfloat16 else torch.float32,
         )
         self.average = copy.deepcopy(model) if config.ema is not None else None
-        self.windows = TrainingWindows(
+        windows = TrainingPairs if data.tokenizer.kind == "accompaniment" else TrainingWindows
+        self.windows = windows(
             data,
             length=self.window,
             batch_size=config.batch_size,
@@ -152,7 +159,12 @@ class Trainer:
         started = self.saved_at = self.clock = time.monotonic()
         seconds_before, self.clock_events = progress.seconds, progress.events
         self.model.train()
-        self.batches = self._batches_from(progress.step * config.accumulate)
+        self.forward = self._forward()
+        if self.ranks.world_size > 1:
+            self._settle()
+        self.batches = self.windows.prefetch(
+            progress.step * config.accumulate, workers=config.workers
+        )
         try:
             reason = self._until_stopped(started, seconds_before)
         finally:
@@ -176,19 +188,19 @@ class Trainer:
             if save or stop or last:
                 self._checkpoint()
             if stop and not last:
-                return wanted or "another rank stopped"
+                return self.ranks.any_of(wanted) or "stopped"
         return "finished"
 
     def time_updates(self, count: int = 1) -> float:
         """Seconds of one update, measured on a copy: nothing of the run changes."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=self._cuda_devices()):
             trial = copy.copy(self)
             trial.model = copy.deepcopy(self.model).train()
             trial.average = None
             trial.ranks = Ranks()
             trial.progress = state.Progress()
-            trial.batches = self._batches_from(0)
+            trial.forward = trial._forward()
+            trial.batches = self.windows.prefetch()
             trial.optimizers = build_optimizers(
                 trial.model,
                 self.config,
@@ -203,9 +215,28 @@ class Trainer:
             trial.batches.close()
             return seconds
 
-    def _batches_from(self, first: int) -> Generator[Batch, None, None]:
-        """The batches from one on, made by a thread ahead of their use; to be closed."""
-        yield from self.windows.prefetch(first)
+    def _forward(self) -> nn.Module:
+        """The model as an update calls it: compiled if so asked, and joined with the other ranks.
+
+        Its weights are those of ``model``, which everything else goes on to use.
+        """
+        called = compiled(self.model, self.device) if self.config.compile else self.model
+        return self.ranks.joined(called)
+
+    def _settle(self) -> None:
+        """Make one backward pass for nothing, which decides in what groups gradients are sent.
+
+        The groups decide how the sum of three ranks and more is rounded. A run that is resumed must
+        not make its first update in other groups than an uninterrupted one.
+        """
+        with torch.random.fork_rng(devices=self._cuda_devices()):
+            batch = self.windows.batch(0).to(self.device)
+            torch.autograd.backward(self.forward(batch.ids, **batch.given()).sum())
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    def _cuda_devices(self) -> list[torch.device]:
+        return [self.device] if self.device.type == "cuda" else []
 
     def _muon_dtype(self) -> torch.dtype:
         muon = self.optimizers.get("muon")
@@ -214,23 +245,26 @@ class Trainer:
     def _update(self) -> tuple[float, float, float]:
         """One update of the weights: mean loss, norm of the gradients before clipping, rate."""
         config, step = self.config, self.progress.step
-        pad = self.data.tokenizer.pad
+        pad, start = self.data.tokenizer.pad, self.data.tokenizer.start
         batches = [next(self.batches) for _ in range(config.accumulate)]
         own = sum(count_targets(batch.targets, pad) for batch in batches)
         (count,) = self.ranks.sums([float(own)], self.device)
         total = torch.zeros((), device=self.device)
-        for batch in batches:
+        for number, batch in enumerate(batches, start=1):
             batch = batch.to(self.device)
-            logits = self.model(batch.ids, **batch.given())
-            loss = summed_cross_entropy(
-                logits,
-                batch.targets,
-                pad=pad,
-                label_smoothing=config.label_smoothing,
-            )
-            torch.autograd.backward(loss / max(count, 1.0))
+            ids = hide_ids(batch.ids, config.token_dropout, hidden=pad, kept=start)
+            last = number == len(batches)
+            with nullcontext() if last else self.ranks.without_sending(self.forward):
+                logits = self.forward(ids, **batch.given())
+                loss = summed_cross_entropy(
+                    logits,
+                    batch.targets,
+                    pad=pad,
+                    label_smoothing=config.label_smoothing,
+                )
+                # Ranks average their gradients; with this factor that is the sum over all targets.
+                torch.autograd.backward(loss * self.ranks.world_size / max(count, 1.0))
             total += loss.detach()
-        self.ranks.sum_gradients(self.model.parameters())
         (loss_sum,) = self.ranks.sums([total.item()], self.device)
         norm = self._clip()
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
@@ -384,17 +418,20 @@ class Trainer:
                 self.run.rewind(0, best=None)
             return
         progress = state.Progress.read(folder)
-        if progress.world_size != self.ranks.world_size:
+        batch_size = int(read_config(folder)["training"]["config"]["batch_size"])
+        if progress.world_size * batch_size != self.windows.joint_batch_size:
             raise ConfigError(
-                f"world_size={self.ranks.world_size}, but {self.run.path} was trained by "
-                f"{progress.world_size} ranks; start as many."
+                f"{self.ranks.world_size} ranks with batch_size={self.config.batch_size}, but "
+                f"{self.run.path} was trained by {progress.world_size} with batch_size="
+                f"{batch_size}; set it so that the product is the same."
             )
+        progress.world_size = self.ranks.world_size
         groups = state.read_state(folder)
         try:
             if self.average is None:
-                load_weights(self.model, folder / "model.safetensors")
+                load_weights(self.model, folder)
             else:
-                load_weights(self.average, folder / "model.safetensors")
+                load_weights(self.average, folder)
                 self.model.load_state_dict(groups["weights"], strict=True)
             restore_optimizers(self.optimizers, self.model, groups["optimizer"])
             state.restore_generators(groups["generator"], self.ranks, self.device)

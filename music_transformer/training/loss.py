@@ -30,3 +30,21 @@ def summed_cross_entropy(
 def count_targets(targets: Tensor, pad: int) -> int:
     """How many targets are real."""
     return int(torch.count_nonzero(targets != pad))
+
+
+def hide_ids(ids: Tensor, share: float, *, hidden: int, kept: int) -> Tensor:
+    """Input ids of which a random share reads ``hidden``; ids that are ``kept`` stay.
+
+    Source: Gal and Ghahramani 2016, "A theoretically grounded application of dropout in recurrent
+    neural networks", section 4.2 (word dropout); here each place is drawn by itself.
+
+    Args:
+        ids: (B, L) int64.
+        share: probability in [0, 1) of each id to be hidden; 0 draws nothing.
+        hidden: the id that is read instead.
+        kept: an id that is never hidden.
+    """
+    if share == 0.0:
+        return ids
+    drawn = torch.rand(ids.shape, device=ids.device) < share  # (B, L)
+    return ids.masked_fill(drawn & (ids != kept), hidden)

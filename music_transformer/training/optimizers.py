@@ -96,8 +96,13 @@ def hidden_matrices(model: nn.Module, vocab_size: int) -> list[nn.Parameter]:
 
 
 def decayed(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that weight decay shrinks: the weights of all linear layers, none tied."""
-    return hidden_matrices(model, vocab_size=-1)
+    """The parameters that weight decay shrinks: weights of linear layers, none tied, and of LSTMs.
+
+    Those of an LSTM are AdamW's under any optimizer: each stacks the matrices of four gates.
+    """
+    lstms = [module for module in model.modules() if isinstance(module, nn.LSTM)]
+    gates = [p for lstm in lstms for p in lstm.parameters() if p.dim() == 2]
+    return hidden_matrices(model, vocab_size=-1) + gates
 
 
 def build_optimizers(

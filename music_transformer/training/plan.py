@@ -20,13 +20,17 @@ from music_transformer.checkpoint import find_checkpoint, load_weights, read_con
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model.kinds import KINDS, build_model, kind_of
+from music_transformer.tokenizers import AccompanimentTokenizer
 from music_transformer.training.config import TrainingConfig, apply_settings
+from music_transformer.training.grafting import describe_graft, graft
 from music_transformer.training.precision import resolve_autocast
 from music_transformer.training.presets import find_preset
 from music_transformer.training.run_dir import RunFolder
 
 #: Settings that decide nothing of what is computed: a resumed run may change them.
 FREE = (
+    "checkpoint_activations",
+    "workers",
     "max_minutes",
     "evaluate_every",
     "threads",
@@ -34,6 +38,11 @@ FREE = (
     "checkpoint_minutes",
     "log_every",
 )
+
+
+#: Tables that --set may give to a model that was trained without: adding nothing at first, they
+#: leave it as it was.
+ZERO_AT_FIRST = ("time_embedding", "pitch_embedding")
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,11 @@ class Plan:
         """The model with its first weights, on the CPU; draws from the global generator."""
         model = build_model(self.model)
         if self.init is not None:
-            load_weights(model, find_checkpoint(self.init) / "model.safetensors")
+            folder = find_checkpoint(self.init)
+            if read_config(folder).get("kind", "decoder") == kind_of(self.model):
+                load_weights(model, folder, zero=ZERO_AT_FIRST)
+            else:
+                graft(model, folder)
         return model
 
     def resolve(
@@ -133,12 +146,16 @@ def new_plan(
         return Plan(model, training, data, preset_name)
     folder = find_checkpoint(init)
     given = read_config(folder)
+    kind = given.get("kind", "decoder")
+    if _is_decoder_of(given, data):
+        known = KINDS[kind].config.from_dict(given["model"])
+        note = describe_graft(init, known, model)
+        return Plan(model, training, data, preset_name, init=str(folder), notes=(note,))
     if given["tokenizer"] != data.tokenizer.to_config():
         raise ConfigError(
             f"--init {init} has another tokenizer than {data_path}: {given['tokenizer']} and "
             f"{data.tokenizer.to_config()}."
         )
-    kind = given.get("kind", "decoder")
     if kind != kind_of(model):
         raise ConfigError(
             f"--init {init} is of kind {kind}, preset {preset_name} of kind {kind_of(model)}; "
@@ -156,8 +173,20 @@ def resumed_plan(
     data_path: str | None = None,
     preset_name: str | None = None,
     seed: int | None = None,
+    world_size: int = 1,
 ) -> Plan:
     """The plan that a run recorded, with such changes as do not change what it computes.
+
+    Another number of processes is such a change as long as all of them together draw as many
+    windows at a time as before: a window depends on its row in the batch of all.
+
+    Args:
+        run: the folder.
+        settings: changes, as ``key=value``.
+        data_path: where the data is now.
+        preset_name: of the run, to make sure.
+        seed: of the run, to make sure.
+        world_size: processes that will train together.
 
     Raises:
         ConfigError: a setting that matters was changed, or the data; it is named.
@@ -179,7 +208,18 @@ def resumed_plan(
         new_training = replace(new_training, seed=seed)
     before = {**model.to_dict(), **training.to_dict()}
     after = {**new_model.to_dict(), **new_training.to_dict()}
-    notes = [
+    ranks_before = int(recorded.get("resolved", {}).get("world_size", 1))
+    notes = []
+    if world_size != ranks_before:
+        joint = ranks_before * training.batch_size
+        _require_joint_batch(run, joint, world_size, new_training.batch_size)
+        notes.append(
+            f"note: {ranks_before} processes with batch_size={training.batch_size} were, "
+            f"{world_size} with batch_size={new_training.batch_size} are: the same windows, not "
+            "the same bit for bit"
+        )
+        before["batch_size"] = after["batch_size"]
+    notes += [
         _change(run, key, before[key], value, training)
         for key, value in after.items()
         if value != before[key]
@@ -200,16 +240,42 @@ def resumed_plan(
     )
 
 
+def _is_decoder_of(given: Mapping[str, Any], data: PreparedData) -> bool:
+    """Whether a checkpoint writes, without a melody, what the data have one for."""
+    tokenizer = data.tokenizer
+    return (
+        isinstance(tokenizer, AccompanimentTokenizer)
+        and given.get("kind", "decoder") == "decoder"
+        and given["tokenizer"] == tokenizer.performance.to_config()
+    )
+
+
 def _model_settings(settings: Sequence[str], model: Any) -> list[str]:
     """Those settings that are about the model, whose config is given."""
     names = {field.name for field in fields(model)}
     return [text for text in settings if text.partition("=")[0].removeprefix("model.") in names]
 
 
+def _require_joint_batch(run: RunFolder, joint: int, world_size: int, batch_size: int) -> None:
+    """Raise ConfigError unless so many processes draw ``joint`` windows at a time together."""
+    if world_size * batch_size == joint:
+        return
+    fitting = [str(ranks) for ranks in range(1, joint + 1) if joint % ranks == 0]
+    mend = f"add --set batch_size={joint // world_size}"
+    if joint % world_size:
+        mend = f"start {', '.join(fitting[:-1])} or {joint}" if joint > 1 else "start one"
+    raise ConfigError(
+        f"--resume: {world_size} processes with batch_size={batch_size} draw "
+        f"{world_size * batch_size} windows at a time, {run.path} was begun with {joint}; {mend}."
+    )
+
+
 def _change(run: RunFolder, key: str, old: Any, new: Any, training: TrainingConfig) -> str:
     """The note on a change, unless it makes another run."""
     if key in FREE:
         return f"note: {key} was {old}, is {new}"
+    if key == "compile":
+        return f"note: compile was {old}, is {new}: not the same bit for bit"
     if key == "steps" and training.schedule == "wsd":
         return f"note: steps was {old}, is {new}: the cool-down moves with it"
     hint = " (only schedule=wsd can be extended)" if key == "steps" else ""

@@ -4,11 +4,13 @@
 ``--pedal events`` needs no other preset.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
+from music_transformer.model.rnn import RNNConfig
+from music_transformer.model.seq2seq_config import AccompanimentConfig
 from music_transformer.training.config import TrainingConfig
 
 _PERFORMANCE_VOCABULARY = 391
@@ -74,6 +76,59 @@ BACH = Preset(
     tokenizer="chorale",
 )
 
+#: The paper's Table 2: the models are its rows, dropout 0.1 and early stopping (the best step is
+#: kept) too; steps, rates, batches and windows are ours, for one core, the same for all rows. None
+#: has step labels, which are no part of the paper.
+JSB_TRANSFORMER = Preset(
+    ModelConfig(
+        vocab_size=_CHORALE_VOCABULARY,
+        n_layers=5,
+        d_model=256,
+        d_attention=256,
+        n_heads=8,
+        d_ff=1024,
+        dropout=0.1,
+        context=512,
+        input_position="sinusoidal",
+        attention_position="none",
+    ),
+    TrainingConfig(
+        steps=9000,
+        batch_size=2,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        evaluate_every=500,
+        evaluate_windows=256,
+    ),
+    tokenizer="chorale",
+)
+JSB_CONCAT = replace(
+    JSB_TRANSFORMER,
+    model=replace(JSB_TRANSFORMER.model, input_position="sinusoidal_concat"),
+)
+JSB_LABELS = replace(JSB_CONCAT, model=replace(JSB_CONCAT.model, voice_labels=4))
+JSB_RELATIVE = replace(
+    JSB_TRANSFORMER,
+    model=replace(
+        JSB_TRANSFORMER.model,
+        d_model=512,
+        d_attention=512,
+        d_ff=512,
+        input_position="none",
+        attention_position="relative",
+        max_distance=256,
+    ),
+)
+JSB_RELATIVE_LABELS = replace(
+    JSB_RELATIVE,
+    model=replace(JSB_RELATIVE.model, input_position="sinusoidal_concat", voice_labels=4),
+)
+#: Relative pitch and time come on top of all that, labels included, which they need to tell voices.
+JSB_RELATIONAL = replace(
+    JSB_RELATIVE_LABELS,
+    model=replace(JSB_RELATIVE_LABELS.model, relative_pitch=True, relative_time=True),
+)
+
 #: Three million parameters and windows of 512: under 3.0 nats after half an hour of one core.
 PIANO_SMALL = Preset(
     ModelConfig(
@@ -123,7 +178,138 @@ PIANO = Preset(
     ),
 )
 
-PRESETS = {"jsb-small": JSB_SMALL, "bach": BACH, "piano-small": PIANO_SMALL, "piano": PIANO}
+#: The LSTM that two cores can train beside `PIANO_SMALL`: as many parameters, the same windows.
+LSTM_SMALL = Preset(
+    RNNConfig(
+        vocab_size=_PERFORMANCE_VOCABULARY,
+        n_layers=3,
+        d_model=256,
+        d_hidden=384,
+        dropout=0.1,
+        context=512,
+    ),
+    replace(PIANO_SMALL.training, optimizer="adamw"),  # Muon has next to nothing to move here
+)
+LSTM_ATTENTION_SMALL = replace(LSTM_SMALL, model=replace(LSTM_SMALL.model, attention="causal"))
+
+#: The paper's Table 3: the models are its rows, and windows are of 2048. It does not tell
+#: in full how it trained them: these steps, rates and batches are ours, for a GPU, the same for all
+#: Transformer rows. They can be stopped and resumed at any time, and `steps` may be moved.
+PIANO_TRANSFORMER = Preset(
+    ModelConfig(
+        vocab_size=_PERFORMANCE_VOCABULARY,
+        n_layers=6,
+        d_model=256,
+        d_attention=512,
+        n_heads=8,
+        d_ff=2048,
+        dropout=0.1,
+        context=2048,
+        input_position="sinusoidal",
+        attention_position="none",
+    ),
+    TrainingConfig(
+        steps=50_000,
+        batch_size=8,
+        learning_rate=2e-3,
+        schedule="wsd",
+        warmup=500,
+        cooldown=0.2,
+        optimizer="muon",
+        evaluate_every=1000,
+        evaluate_windows=64,
+    ),
+)
+PIANO_LOCAL = replace(PIANO_TRANSFORMER, model=replace(PIANO_TRANSFORMER.model, block=512))
+#: Relative rows know distances and need no sinusoids, so they may be read past their windows.
+PIANO_RELATIVE = replace(
+    PIANO_TRANSFORMER,
+    model=replace(
+        PIANO_TRANSFORMER.model,
+        input_position="none",
+        attention_position="relative",
+        max_distance=1024,
+    ),
+)
+#: The same in slices of a big GPU that is lent for ten minutes at a time; --resume begins the next.
+PIANO_LARGE = replace(
+    PIANO_RELATIVE,
+    training=replace(PIANO_RELATIVE.training, max_minutes=8.0, checkpoint_minutes=2.0),
+)
+PIANO_RELATIVE_LOCAL = replace(PIANO_RELATIVE, model=replace(PIANO_RELATIVE.model, block=512))
+LSTM = Preset(
+    RNNConfig(vocab_size=_PERFORMANCE_VOCABULARY, n_layers=3, d_hidden=1024, context=2048),
+    replace(PIANO_TRANSFORMER.training, optimizer="adamw", learning_rate=1e-3),
+)
+LSTM_ATTENTION = replace(LSTM, model=replace(LSTM.model, attention="causal"))
+
+#: A melody and what is played to it, for two cores and an hour; the decoder is that of `PIANO`, so
+#: that ``--init piano`` gives it a start (docs/accompaniment.md). Segments of 5 to 30 s seldom
+#: differ from one epoch to the next, but an hour sees a part of one: no dropout.
+ACCOMPANIMENT = Preset(
+    AccompanimentConfig(
+        vocab_size=_PERFORMANCE_VOCABULARY,
+        n_layers=6,
+        d_model=256,
+        n_heads=4,
+        d_ff=1024,
+        n_encoder_layers=3,
+        d_encoder=128,
+        d_encoder_ff=512,
+        d_cross=128,
+        dropout=0.0,
+        context=512,
+        source_context=320,
+        max_distance=512,
+        source_distance=128,
+        cross_position="time",
+        cross_distance=64,
+    ),
+    TrainingConfig(
+        steps=1500,
+        batch_size=8,
+        learning_rate=2e-3,
+        warmup=50,
+        optimizer="muon",
+        evaluate_every=100,
+        evaluate_windows=48,
+    ),
+    tokenizer="accompaniment",
+)
+#: The same without distances: sinusoids, and no time in the attention to the melody.
+ACCOMPANIMENT_BASELINE = replace(
+    ACCOMPANIMENT,
+    model=replace(
+        ACCOMPANIMENT.model,
+        input_position="sinusoidal",
+        attention_position="none",
+        cross_position="none",
+    ),
+)
+
+PRESETS = {
+    "jsb-small": JSB_SMALL,
+    "bach": BACH,
+    "jsb-transformer": JSB_TRANSFORMER,
+    "jsb-concat": JSB_CONCAT,
+    "jsb-labels": JSB_LABELS,
+    "jsb-relative": JSB_RELATIVE,
+    "jsb-relative-labels": JSB_RELATIVE_LABELS,
+    "jsb-relational": JSB_RELATIONAL,
+    "piano-small": PIANO_SMALL,
+    "piano": PIANO,
+    "accompaniment": ACCOMPANIMENT,
+    "accompaniment-baseline": ACCOMPANIMENT_BASELINE,
+    "lstm-small": LSTM_SMALL,
+    "lstm-attention-small": LSTM_ATTENTION_SMALL,
+    "lstm": LSTM,
+    "lstm-attention": LSTM_ATTENTION,
+    "piano-transformer": PIANO_TRANSFORMER,
+    "piano-local": PIANO_LOCAL,
+    "piano-relative": PIANO_RELATIVE,
+    "piano-relative-local": PIANO_RELATIVE_LOCAL,
+    "piano-large": PIANO_LARGE,
+}
 
 
 def find_preset(name: str) -> Preset:

@@ -80,7 +80,12 @@ def gathered_generators(ranks: Ranks, device: torch.device) -> dict[str, Tensor]
 
 
 def restore_generators(tensors: Mapping[str, Tensor], ranks: Ranks, device: torch.device) -> None:
-    """Put the generators of this rank back to where they were."""
+    """Put the generators of this rank back to where they were.
+
+    A rank beyond those that were saved keeps the generators it was started with.
+    """
+    if ranks.rank > 0 and f"generator/{ranks.rank}/cpu" not in tensors:
+        return
     torch.set_rng_state(tensors[f"generator/{ranks.rank}/cpu"])
     cuda = tensors.get(f"generator/{ranks.rank}/cuda")
     if device.type == "cuda" and cuda is not None:

@@ -14,6 +14,7 @@ import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
+from music_transformer.evaluation.attention import require_heads
 from music_transformer.model.attention_row import attention_row
 from music_transformer.tokenizers.parts import parts_of
 from music_transformer.web.takes import Take, rows_of
@@ -39,8 +40,9 @@ def attention_of_note(
         row of notes, weight].
 
     Raises:
-        ConfigError: the take has no such note.
+        ConfigError: the take has no such note, or the model no attention heads.
     """
+    require_heads(session)
     notes = [(begin, p, t) for begin, _, p, _, t in rows_of(take.decoded(session))]
     row = next(
         (

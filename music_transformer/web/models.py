@@ -114,7 +114,7 @@ def _model(name: str, folder: Path) -> Model:
     step = find_checkpoint(folder)
     config = read_config(step)
     kind = config.get("kind", "decoder")
-    if kind != "decoder":
+    if kind not in ("decoder", "rnn"):
         raise CheckpointError(f"{folder}: a {kind} does not continue a motif; use another command.")
     try:
         return Model(

@@ -20,8 +20,8 @@ from typing import Any
 from music_transformer.checkpoint import Session
 from music_transformer.errors import MusicTransformerError
 from music_transformer.generation import Settings, stream
+from music_transformer.generation.degeneration import degeneracies
 from music_transformer.generation.primer import Primer, read_primer
-from music_transformer.generation.report import degeneracies
 from music_transformer.notes import NoteSequence
 from music_transformer.tokenizers import ChoraleTokenizer
 from music_transformer.tokenizers.chorale import N_VOICES

@@ -56,6 +56,25 @@ def evaluate(folder: Path, data: Path, tokenizer: Tokenizer, *flags: str) -> int
     return main(["evaluate", *where, *flags])
 
 
+def test_two_checkpoints_are_compared_piece_by_piece(tmp_path: Path, capsys: Output) -> None:
+    data, tokenizer = chorales(tmp_path), ChoraleTokenizer()
+    torch.manual_seed(6)
+    config = ModelConfig(vocab_size=132, n_layers=1, d_model=12, n_heads=3, d_ff=20, context=10)
+    other = save_checkpoint(tmp_path / "other", MusicTransformer(config), tokenizer, training={})
+    flags = ["--against", str(other), "--no-floors"]
+    assert evaluate(tmp_path, data, tokenizer, *flags, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["events"] for one in found["by_piece"]] == [28, 44]
+    difference = found["difference"]
+    assert difference["mean"] == pytest.approx(found["nll"] - found["against"]["nll"])
+    assert difference["pieces"] == 2
+    assert found["against"]["protocol"]["context"] == 10  # each in windows of its own
+    assert evaluate(tmp_path, data, tokenizer, *flags) == 0
+    assert "95 % interval" in capsys.readouterr().out
+    assert evaluate(tmp_path, data, tokenizer, *flags, "--lengths", "8,16") == 2
+    assert "leave --lengths out" in capsys.readouterr().err
+
+
 def test_json_has_the_nll_its_parts_and_the_floors(tmp_path: Path, capsys: Output) -> None:
     assert evaluate(tmp_path, chorales(tmp_path), ChoraleTokenizer(), "--json") == 0
     found = json.loads(capsys.readouterr().out)
@@ -67,6 +86,16 @@ def test_json_has_the_nll_its_parts_and_the_floors(tmp_path: Path, capsys: Outpu
     assert list(found["floors"])[-1] == "previous pitch of the voice and position in the beat"
     assert found["protocol"]["context"] == 14
     assert found["protocol"]["stride"] == 7
+
+
+def test_quantise_measures_the_int8_model(tmp_path: Path, capsys: Output) -> None:
+    found = []
+    for number, flags in enumerate(([], ["--quantise"])):
+        (folder := tmp_path / str(number)).mkdir()
+        assert evaluate(folder, chorales(folder), ChoraleTokenizer(), "--json", *flags) == 0
+        found.append(json.loads(capsys.readouterr().out)["nll"])
+    assert found[0] != found[1]
+    assert found[0] == pytest.approx(found[1], abs=0.1)
 
 
 def test_people_get_a_table_on_stdout(tmp_path: Path, capsys: Output) -> None:

@@ -14,8 +14,10 @@ import torch
 import music_transformer.generation
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.cli.main import main
+from music_transformer.evaluation.memorisation import INDEX_FILE, MemorisationIndex
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.model.quantised import quantise_linears
 from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
@@ -125,6 +127,21 @@ def test_the_same_command_writes_the_same_file(command: Command, tmp_path: Path)
     assert (tmp_path / "a.mid").read_bytes() != (tmp_path / "c.mid").read_bytes()
 
 
+def test_quantise_decodes_in_int8(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quantised: list[MusicTransformer] = []
+
+    def keep(model: MusicTransformer) -> MusicTransformer:
+        quantised.append(quantise_linears(model))
+        return quantised[-1]
+
+    monkeypatch.setattr("music_transformer.model.quantised.quantise_linears", keep)
+    assert main(command(tmp_path / "a.mid", "--seconds", 2, "--quantise")) == 0
+    assert (tmp_path / "a.mid").is_file()
+    assert len(quantised) == 1
+
+
 def test_without_a_primer_it_composes_from_nothing(command: Command, tmp_path: Path) -> None:
     for checkpoint in ("piano", "bach"):
         out = tmp_path / f"{checkpoint}.mid"
@@ -185,6 +202,63 @@ def test_json_holds_the_files_and_the_reports(
     assert sample["report"]["warnings"] == []
 
 
+def test_what_also_stands_in_training_is_said(
+    command: Command,
+    tmp_path: Path,
+    checkpoints: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = command(tmp_path / "a.mid", "--events", 80, "--json", "--force")
+    assert main(line) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["samples"][0]["memorisation"] is None
+    assert "also in training: not checked" in output.err
+
+    path = checkpoints / "piano" / INDEX_FILE
+    others = NoteSequence(
+        pitch=[60, 61, 75] * 20, velocity=[80] * 60, start=range(60), end=range(1, 61)
+    )
+    try:
+        for piece, length in ((others, 0), (None, -1)):
+            if piece is None:  # the continuation itself as training data
+                main(command(tmp_path / "new.mid", "--events", 80, "--without-primer", "--force"))
+                piece = read_midi(tmp_path / "new.mid")
+                length = len(piece)
+                assert length > 15
+            MemorisationIndex.build([piece], size_bytes=1000).save(path)
+            capsys.readouterr()
+            assert main(line) == 0
+            output = capsys.readouterr()
+            known = json.loads(output.out)["samples"][0]["memorisation"]
+            assert (known["notes"], known["shortest"]) == (length, 15)
+            said = f"{length} notes, " if length else "none of 15 notes or more"
+            assert f"also in training: {said}" in output.err
+        path.write_bytes(b"junk")
+        assert main(line) == 3
+        assert "no memorisation index" in capsys.readouterr().err
+    finally:
+        path.unlink()
+
+
+def test_attempts_that_were_discarded_are_said(
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdicts = iter([{"loop": "it loops"}, {}])
+    monkeypatch.setattr(
+        music_transformer.generation.run, "broken_rules", lambda notes: next(verdicts)
+    )
+    line = command(tmp_path / "a.mid", "--events", 40, "--resample", 2, "--json")
+    assert main(line) == 0
+    output = capsys.readouterr()
+    assert "attempt 0 was discarded (loop)" in output.err
+    [sample] = json.loads(output.out)["samples"]
+    assert sample["report"]["attempt"] == 1
+    assert sample["report"]["discarded"] == [{"attempt": 0, "broken_rules": ["loop"]}]
+
+
 def test_a_file_that_exists_is_kept_unless_forced(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +290,9 @@ def test_a_file_that_exists_is_kept_unless_forced(
         (("--samples", "0"), "samples 0"),
         (("--primer-seconds", "0"), "primer_seconds=0"),
         (("--context", "1"), "context=1"),
+        (("--resample", "-1"), "--resample -1"),
+        (("--hold-seconds", "0"), "hold_seconds=0"),
+        (("--max-note-seconds", "0"), "max_note_seconds=0"),
         (("--device", "abacus"), "device='abacus'"),
         (("--seconds", "long"), "invalid float value"),
     ],

@@ -98,6 +98,44 @@ def test_the_tokenizer_and_the_pedal_are_chosen_by_flags(mixed: Path, tmp_path: 
         assert PreparedData.open(out).meta["tokenizer"] == expected
 
 
+def test_a_task_of_accompaniment_divides_each_file_and_counts_its_melody(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = NoteSequence(
+        pitch=[72, 48, 50], velocity=[64] * 3, start=[0.5, 0.5, 0.7], end=[1.0, 0.6, 0.9]
+    )
+    write_midi(both, mixed / "both.mid")
+    out = tmp_path / "out"
+    command = ["prepare", str(mixed), "--task", "accompaniment", "--out", str(out), "--jobs", "1"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "1 pieces" in printed.out
+    assert "1 notes of melody" in printed.out
+    reason = "by the rule (skyline) it has no accompaniment; leave it out."
+    for stream in (printed.out, printed.err):
+        assert f"A.MID: {reason}" in stream
+    assert PreparedData.open(out).tokenizer.kind == "accompaniment"
+
+    assert main([*command, "--json", "--force"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["splits"] == {"train": {"pieces": 1, "events": 8, "melody_notes": 1}}
+    assert [item["name"] for item in summary["skipped"]] == [
+        "A.MID",
+        "b.midi",
+        "empty.mid",
+        "letter.mid",
+    ]
+
+
+def test_an_ordinary_summary_has_no_melodies(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["prepare", str(mixed), "--task", "continuation", "--out", str(tmp_path / "out")]
+    assert main([*command, "--jobs", "1", "--json"]) == 0
+    splits = json.loads(capsys.readouterr().out)["splits"]
+    assert splits["train"].keys() == {"pieces", "events"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "match"),
     [
@@ -112,6 +150,20 @@ def test_the_tokenizer_and_the_pedal_are_chosen_by_flags(mixed: Path, tmp_path: 
         (["nowhere", "--split", "80/20"], 2, "is not three shares"),
         (["nowhere", "--tokenizer", "chorale", "--pedal", "events"], 2, "a chorale has no pedal"),
         (["nowhere", "--source", "x"], 2, "name a folder just once"),
+        (["jsb", "--source", "x", "--task", "accompaniment"], 2, "--task means nothing here"),
+        (["maestro", "--source", "x", "--melody-track", "0"], 2, "--melody-track means nothing"),
+        (["nowhere", "--melody-track", "0"], 2, "only --task accompaniment has a melody"),
+        (["nowhere", "--task", "accompaniment", "--melody-track", "-1"], 2, "0 is the first"),
+        (
+            ["nowhere", "--task", "accompaniment", "--pedal", "events"],
+            2,
+            "--task accompaniment: --pedal means nothing here",
+        ),
+        (
+            ["nowhere", "--task", "accompaniment", "--tokenizer", "performance"],
+            2,
+            "--task accompaniment: --tokenizer means nothing here",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

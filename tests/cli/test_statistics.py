@@ -8,6 +8,7 @@ import pytest
 
 from music_transformer.cli.main import main
 from music_transformer.datasets.prepared import write_prepared
+from music_transformer.evaluation.memorisation import INDEX_FILE, MemorisationIndex
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
@@ -89,3 +90,24 @@ def test_a_file_that_lasts_too_long_for_a_chorale_is_named(tmp_path: Path, capsy
     file = str(write_midi(notes, tmp_path / "long.mid"))
     assert main(["statistics", file, "--chorale"]) == 3
     assert f"error: {file}: the notes last" in capsys.readouterr().err
+
+
+def test_the_longest_run_that_a_checkpoint_was_trained_on_is_counted(
+    tmp_path: Path, capsys: Output
+) -> None:
+    pitches = np.random.default_rng(0).integers(40, 80, 40)
+    notes = NoteSequence(
+        pitch=pitches, velocity=[80] * 40, start=np.arange(40.0), end=np.arange(40) + 0.5
+    )
+    file = str(write_midi(notes.transposed(3), tmp_path / "a.mid"))
+    line = ["statistics", file, "--checkpoint", str(tmp_path / "c"), "--json"]
+    (tmp_path / "c").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "c" / name).write_text("{}")
+    assert main(line) == 3
+    assert "has no index of its training data" in capsys.readouterr().err
+    MemorisationIndex.build([notes], size_bytes=1000).save(tmp_path / "c" / INDEX_FILE)
+    assert main(line) == 0
+    assert json.loads(capsys.readouterr().out)["mean"]["longest_known_run_notes"] == 40
+    assert main(["statistics", "--data", "d", "--checkpoint", "c"]) == 2
+    assert "give some" in capsys.readouterr().err

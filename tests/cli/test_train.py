@@ -184,6 +184,32 @@ def test_time_over_ends_with_0_and_slices_add_up(
     assert weights(out) == weights(tmp_path / "whole")
 
 
+def test_a_slice_comes_home_in_half_precision_and_training_goes_on_from_it(
+    prepared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("music_transformer.cli.train._EXPORTED_FILE_BYTES", 12_000)
+    home = tmp_path / "home"
+    arguments = new(prepared, tmp_path / "run", "steps=9", "max_minutes=1e-9", "workers=1")
+    assert main([*arguments, "--export", str(home)]) == 0
+    assert f"{home}: the weights of step-1, in half precision" in capsys.readouterr().err
+    shards = sorted(home.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    assert all(path.stat().st_size <= 12_000 for path in shards)
+    arguments = command(
+        tmp_path / "next", "--data", str(prepared), "--preset", "piano-small", "--init", str(home)
+    )
+    assert main([*arguments, "--set", "steps=1"]) == 0
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.txt").write_text("years")
+    arguments = new(prepared, tmp_path / "third", "steps=1")
+    assert main([*arguments, "--export", str(tmp_path / "thesis")]) == 3
+    assert "is no checkpoint; save elsewhere" in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
+
+
 @pytest.fixture(scope="module")
 def finished(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"

@@ -1,5 +1,9 @@
 """Windows: a pure function of (seed, step, rank), and every event measured exactly once."""
 
+import multiprocessing
+import os
+import pickle
+import signal
 from collections.abc import Callable
 from itertools import islice
 
@@ -183,12 +187,70 @@ def test_chorale_labels_of_the_place_point_at_the_voice_of_the_target(
         assert (batch.targets[soprano] >= 70).all()
 
 
+def test_crops_of_chorales_begin_with_a_sixteenth_and_reach_the_end(prepare_ids: Prepare) -> None:
+    data = prepare_ids([_chorale(30)], chorale=True)
+    for length in (1, 2, 15, 16, 17, 18, 119, 120, 121, 200):
+        windows = TrainingWindows(data, length=length, batch_size=64, augment=False)
+        batches = [windows.batch(step) for step in range(6)]
+        first = torch.cat([batch.place[:, 0] for batch in batches])
+        assert (first % 4 == 0).all()
+        assert any((batch.targets == 131).any() for batch in batches)
+        assert all((batch.targets != 129).any(dim=1).all() for batch in batches)  # none all padding
+
+
 def test_prefetched_batches_are_the_same_batches(prepare_ids: Prepare) -> None:
     windows = TrainingWindows(prepare_ids([_performance(100)]), length=7, batch_size=2)
     batches = windows.prefetch(3)
     for step, batch in zip((3, 4, 5, 6), islice(batches, 4), strict=True):
         assert _equal(batch, windows.batch(step))
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
+
+
+def test_worker_processes_make_the_same_batches_and_go(prepare_ids: Prepare) -> None:
+    data = prepare_ids([_performance(100)])
+    windows = TrainingWindows(data, length=7, batch_size=2, seed=3, rank=1, world_size=2)
+    batches = windows.prefetch(3, workers=2)
+    for step, batch in zip(range(3, 7), islice(batches, 4), strict=True):
+        assert _equal(batch, windows.batch(step))
+    assert len(multiprocessing.active_children()) == 2
+    batches.close()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_worker_leaves_ctrl_c_to_the_run(prepare_ids: Prepare) -> None:
+    windows = TrainingWindows(prepare_ids([_performance(100)]), length=7, batch_size=2)
+    batches = windows.prefetch(workers=1)
+    next(batches)  # it is up by now
+    [worker] = multiprocessing.active_children()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGINT)
+    os.kill(worker.pid, signal.SIGTERM)
+    for step, batch in zip(range(1, 13), islice(batches, 12), strict=True):
+        assert _equal(batch, windows.batch(step))
+    batches.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_worker_that_died_is_one_line(prepare_ids: Prepare) -> None:
+    windows = TrainingWindows(prepare_ids([_performance(100)]), length=7, batch_size=2)
+    batches = windows.prefetch(workers=1)
+    next(batches)
+    [worker] = multiprocessing.active_children()
+    worker.kill()
+    message = r"a process that makes windows of it died .* workers=0"
+    with pytest.raises(DatasetError, match=message):
+        list(islice(batches, 10))
+
+
+def test_windows_and_batches_go_to_another_process_as_they_are(prepare_ids: Prepare) -> None:
+    windows = TrainingWindows(prepare_ids([_performance(100)]), length=7, batch_size=2, seed=4)
+    sent = pickle.dumps(windows)
+    assert len(sent) < 1000  # where the ids are, not the ids
+    batch = windows.batch(1)
+    assert _equal(pickle.loads(sent).batch(1), batch)
+    told = Batch(batch.ids, batch.targets, batch.place, batch.ids + 1)
+    assert torch.equal(pickle.loads(pickle.dumps(told)).source, batch.ids + 1)
 
 
 def test_an_epoch_is_every_event_and_every_end(prepare_ids: Prepare) -> None:

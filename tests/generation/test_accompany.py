@@ -322,7 +322,7 @@ def test_past_the_context_the_likelihood_is_that_of_the_windows(
 
 
 def test_drawing_with_the_cache_is_drawing_without(bach: Session) -> None:
-    results = accompany(bach, quarters(64, 67), candidates=2, seed=9, top_k=20)
+    results = accompany(bach, quarters(64, 67), candidates=2, seed=9, top_k=20, parallels=1.0)
     filters = Filters(1.0, 20, 0.95)
     for result in results:
         generator = sample_generator(9, result.report.candidate)

@@ -34,6 +34,17 @@ from music_transformer.model import ModelConfig
         ({"attention_position": "rope", "shared_table": True}, "shared_table with attention_pos"),
         ({"clip_distance": 0}, "clip_distance=0; choose a whole number from 1 up"),
         ({"step_labels": 16}, "step_labels=16 without voice_labels"),
+        ({"relative_pitch": True}, "relative_pitch without voice_labels"),
+        ({"relative_time": True}, "relative_time without voice_labels"),
+        ({"relative_time": 1, "voice_labels": 4}, "relative_time=1; choose true or false"),
+        (
+            {"relative_pitch": True, "voice_labels": 4, "attention_position": "shaw"},
+            "relative_pitch with attention_position=shaw",
+        ),
+        (
+            {"relative_time": True, "voice_labels": 4, "attention": "fused"},
+            "relative_time with attention=fused",
+        ),
         ({"position_base": 1.0}, "position_base=1.0"),
     ],
 )
@@ -47,6 +58,12 @@ def test_a_config_survives_its_dictionary() -> None:
     assert ModelConfig.from_dict(config.to_dict()) == config
 
 
+def test_a_dictionary_from_before_relative_pitch_and_time_has_neither() -> None:
+    old = ModelConfig(voice_labels=4).to_dict()
+    del old["relative_pitch"], old["relative_time"]
+    assert ModelConfig.from_dict(old) == ModelConfig(voice_labels=4)
+
+
 def test_an_unknown_key_is_refused_with_its_neighbour() -> None:
     with pytest.raises(ConfigError, match="'n_layer'; did you mean n_layers"):
         ModelConfig.from_dict({"n_layer": 3})
@@ -55,3 +72,4 @@ def test_an_unknown_key_is_refused_with_its_neighbour() -> None:
 def test_derived_sizes_follow_the_fields() -> None:
     config = ModelConfig(d_model=48, d_attention=24, n_heads=3, context=11)
     assert (config.d_head, config.distances, config.positions) == (8, 11, 11)
+    assert ModelConfig(voice_labels=4, max_distance=256).times == 65  # 255 places span 64 steps

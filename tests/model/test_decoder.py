@@ -32,6 +32,10 @@ VARIANTS = [
     {"attention_position": "rope", "block": 4, "position_base": 100.0},
     {"attention_position": "untied", "max_len": 41},
     {"attention_position": "untied", "max_len": 41, "block": 5},
+    {"relative_time": True, "voice_labels": 4},
+    {"relative_pitch": True, "voice_labels": 4, "shared_table": True},
+    {"relative_pitch": True, "relative_time": True, "voice_labels": 3, "block": 5},
+    {"relative_pitch": True, "relative_time": True, "voice_labels": 4, "attention": "blockwise"},
 ]
 
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from music_transformer.training.loss import count_targets, summed_cross_entropy
+from music_transformer.training.loss import count_targets, hide_ids, summed_cross_entropy
 
 PAD = 5
 
@@ -31,3 +31,22 @@ def test_nothing_but_padding_costs_nothing() -> None:
     targets = torch.full((2, 3), PAD)
     loss = summed_cross_entropy(torch.randn(2, 3, 7), targets, pad=PAD)
     assert float(loss) == 0.0
+
+
+def test_hidden_ids_are_about_the_share_asked_for_and_never_the_start() -> None:
+    torch.manual_seed(0)
+    ids = torch.arange(1, 1001).expand(8, -1)  # (8, 1000)
+    ids = ids.clone()
+    ids[:, 0] = 0
+    hidden = hide_ids(ids, 0.25, hidden=2000, kept=0)
+    gone = hidden == 2000
+    assert 0.22 < float(gone.float().mean()) < 0.28
+    assert not gone[:, 0].any()
+    assert torch.equal(hidden[~gone], ids[~gone])
+
+
+def test_no_share_hides_nothing_and_draws_nothing() -> None:
+    ids = torch.arange(10)[None]
+    before = torch.get_rng_state()
+    assert hide_ids(ids, 0.0, hidden=99, kept=0) is ids
+    assert torch.equal(torch.get_rng_state(), before)

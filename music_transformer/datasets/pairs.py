@@ -1,0 +1,298 @@
+"""Melodies and what accompanies them: random segments to learn from, fixed ones to measure with.
+
+A segment is some seconds of a piece. Its source is the melody of that time on the grid of 100 ms; a
+melody note that sounds when it begins is held from there. Its events are those of the accompaniment
+notes that begin within it, counted from its beginning: a note held over its end is closed there, a
+note that began before is left out. START comes first, END last: a model learns to end with the
+melody. Of a segment with more events than a window holds the first are taken, without END.
+
+Both sides are augmented alike: cut from the piece, decoded, stretched, moved by the same semitones
+and only then encoded, so the melody is rounded to its grid after it was stretched.
+
+Training pairs depend on nothing but (seed, step, rank), as training windows do. Evaluation pairs
+are fixed: every piece is divided into equal segments side by side.
+
+Source: Huang et al. 2018, "Music Transformer", section 4.2; the lengths are this project's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from music_transformer.datasets.augment import STRETCHES, performance_transpositions
+from music_transformer.datasets.prepared import PreparedData
+from music_transformer.datasets.windows import Batch, TrainingWindows
+from music_transformer.errors import ConfigError
+from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
+from music_transformer.notes import NoteSequence, to_steps
+from music_transformer.tokenizers import AccompanimentTokenizer
+from music_transformer.tokenizers.melody import STEPS_PER_SECOND as MELODY_STEPS
+
+Ids = npt.NDArray[np.integer[Any]]
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 5, 30  # of a training segment
+EVALUATION_SECONDS = 20  # the most of an evaluation segment; more than half of it in long pieces
+
+_RATIO = EVENT_STEPS // MELODY_STEPS  # steps of 10 ms in one of 100 ms
+_TOKENIZER = AccompanimentTokenizer()
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A segment: source (S,), ids, targets and place (L,), all int64, and the index of the piece.
+
+    Targets are PAD where nothing is counted.
+    """
+
+    source: Tensor
+    ids: Tensor
+    targets: Tensor
+    place: Tensor
+    piece: int
+
+
+class TrainingPairs(TrainingWindows):
+    """Random segments of the training split, augmented, as batches of a fixed width.
+
+    A piece is drawn in proportion to its events, a length of 5 to 30 seconds evenly, and where it
+    begins evenly. A piece shorter than that is taken whole.
+
+    Args:
+        data: prepared accompaniments with a training split.
+        length: L, input ids of a window.
+        batch_size: B, windows of a batch on this rank.
+        seed: of all draws.
+        rank: of this process.
+        world_size: number of processes.
+        augment: stretch and transpose as `augment` says.
+    """
+
+    def __init__(
+        self,
+        data: PreparedData,
+        *,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        augment: bool = True,
+    ) -> None:
+        self._melodies = [np.asarray(melody) for melody in data.melodies("train")]
+        super().__init__(
+            data,
+            length=length,
+            batch_size=batch_size,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            augment=False,
+        )
+        self.augment = augment
+        if augment:
+            self._transpositions = [
+                performance_transpositions(np.concatenate(sides))
+                for sides in zip(self._pieces, self._melodies, strict=True)
+            ]
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step on this rank; its source is as wide as its longest melody."""
+        first = self.rank * self.batch_size
+        pairs = [self._draw(step, first + row) for row in range(self.batch_size)]
+        return collate_pairs(pairs, width=self.length)
+
+    def __reduce__(self) -> tuple[Callable[..., TrainingWindows], tuple[Any, ...]]:
+        """What another process needs to open the same pairs."""
+        _, arguments = super().__reduce__()
+        return _reopened, arguments
+
+    def _draw(self, step: int, row: int) -> Pair:
+        random = np.random.default_rng((self.seed, step, row))
+        index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
+        factor, semitones = 1.0, 0
+        if self._transpositions is not None:
+            factor = float(random.choice(STRETCHES))
+            semitones = int(random.choice(self._transpositions[index]))
+        accompaniment = _TOKENIZER.decode(self._pieces[index])
+        melody = _TOKENIZER.decode(self._melodies[index])
+        longest = _duration(accompaniment, melody)
+        steps = int(
+            random.integers(
+                SHORTEST_SECONDS * MELODY_STEPS, LONGEST_SECONDS * MELODY_STEPS, endpoint=True
+            )
+        )
+        span = min(round(steps * _RATIO / factor), longest)
+        begin = int(random.integers(longest - span + 1))
+        source, events = cut_segment(
+            accompaniment, melody, begin, begin + span, factor=factor, semitones=semitones
+        )
+        return _pair(source, events, self.length, index, learn_end=True)
+
+
+def _reopened(path: Path, settings: Mapping[str, Any]) -> TrainingPairs:
+    return TrainingPairs(PreparedData.open(path), **settings)
+
+
+def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Pair]:
+    """The fixed pairs of a split: each piece in equal segments of at most 20 seconds.
+
+    Every event of a segment up to `length` is a target in exactly one pair; START and END are none.
+    Segments without an accompaniment are left out.
+
+    Args:
+        data: prepared accompaniments.
+        split: name of the split.
+        length: L, most input ids of a pair.
+
+    Raises:
+        DatasetError: there is no such split, or the data have no melodies.
+    """
+    if length < 1:
+        raise ConfigError(f"length={length}: a window holds at least one.")
+    pairs = []
+    sides = zip(data.pieces(split), data.melodies(split), strict=True)
+    for index, piece in enumerate(sides):
+        accompaniment, melody = (_TOKENIZER.decode(ids) for ids in piece)
+        duration = -(-_duration(accompaniment, melody) // _RATIO)  # steps of 100 ms
+        segments = -(-duration // (EVALUATION_SECONDS * MELODY_STEPS))
+        edges = np.arange(segments + 1) * duration // segments * _RATIO
+        for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            source, events = cut_segment(accompaniment, melody, begin, end)
+            if len(events):
+                pairs.append(_pair(source, events, length, index, learn_end=False))
+    return pairs
+
+
+def shuffled_pairs(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+    """The pairs with the melody of another piece, drawn once for each piece.
+
+    Who gets whose melody is one cycle through all pieces: none keeps its own. A segment gets the
+    part of the other melody that follows what the segment before it got; one that is over begins
+    again. So each source is as long as it was, and the events are the same.
+
+    Raises:
+        ConfigError: the pairs are of fewer than two pieces.
+    """
+    melodies: dict[int, list[Tensor]] = {}
+    for pair in pairs:
+        melodies.setdefault(pair.piece, []).append(pair.source)
+    if len(melodies) < 2:
+        raise ConfigError(
+            f"pairs of {len(melodies)} piece: melodies are exchanged among two pieces or more."
+        )
+    cycle = np.random.default_rng(seed).permutation(sorted(melodies)).tolist()
+    giver = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+    other = {piece: torch.cat(melodies[giver[piece]]) for piece in melodies}
+    taken = dict.fromkeys(melodies, 0)
+    exchanged = []
+    for pair in pairs:
+        melody, begin = other[pair.piece], taken[pair.piece]
+        places = torch.arange(begin, begin + len(pair.source)) % len(melody)
+        taken[pair.piece] += len(pair.source)
+        exchanged.append(replace(pair, source=melody[places]))
+    return exchanged
+
+
+def collate_pairs(pairs: Sequence[Pair], *, width: int | None = None) -> Batch:
+    """Pairs as one batch, both sides padded at their ends, each with its own PAD.
+
+    Args:
+        pairs: at least one.
+        width: L of the batch; default that of the longest pair.
+    """
+    width = max(len(pair.ids) for pair in pairs) if width is None else width
+    longest = max(len(pair.source) for pair in pairs)
+    ids = torch.full((len(pairs), width), _TOKENIZER.pad, dtype=torch.int64)
+    targets = ids.clone()
+    source = torch.full((len(pairs), longest), _TOKENIZER.melody.pad, dtype=torch.int64)
+    for row, pair in enumerate(pairs):
+        ids[row, : len(pair.ids)] = pair.ids
+        targets[row, : len(pair.targets)] = pair.targets
+        source[row, : len(pair.source)] = pair.source
+    place = torch.arange(width).repeat(len(pairs), 1)  # (B, L)
+    return Batch(ids, targets, place, source)
+
+
+def cut_segment(
+    accompaniment: NoteSequence,
+    melody: NoteSequence,
+    begin: int,
+    end: int,
+    *,
+    factor: float = 1.0,
+    semitones: int = 0,
+) -> tuple[Ids, Ids]:
+    """Source (S,) and events (N,) of the time from `begin` to `end`, in steps of 10 ms.
+
+    Args:
+        accompaniment, melody: of the whole piece, their times on these steps.
+        begin, end: of the segment in the piece as it is.
+        factor: how much longer it is played; S is its length then, in steps of 100 ms.
+        semitones: that both sides are moved by; the caller keeps pitches inside 0..127.
+    """
+    steps = max(1, round((end - begin) * factor / _RATIO))
+    first, last = begin / EVENT_STEPS, end / EVENT_STEPS
+    events = _events_between(accompaniment, first, last, factor, semitones, steps)
+    return _source_between(melody, first, last, factor, semitones, steps), events
+
+
+def _events_between(
+    notes: NoteSequence, first: float, last: float, factor: float, semitones: int, steps: int
+) -> Ids:
+    """The ids of the notes that begin in a segment; those held over its end are closed there."""
+    seconds = steps / MELODY_STEPS
+    rows = np.flatnonzero((notes.start >= first) & (notes.start < last))
+    start = (notes.start[rows] - first) * factor
+    inside = to_steps(start) < steps * _RATIO  # the last may be rounded out of the segment
+    rows, start = rows[inside], start[inside]
+    segment = NoteSequence(
+        pitch=notes.pitch[rows] + semitones,
+        velocity=notes.velocity[rows],
+        start=start,
+        end=np.maximum(start, np.minimum((notes.end[rows] - first) * factor, seconds)),
+    )
+    return _TOKENIZER.encode_array(segment)
+
+
+def _source_between(
+    notes: NoteSequence, first: float, last: float, factor: float, semitones: int, steps: int
+) -> Ids:
+    """The grid of the melody in a segment; what began before it and still sounds is held."""
+    rows = np.flatnonzero(((notes.start >= first) | (notes.end > first)) & (notes.start < last))
+    start = (notes.start[rows] - first) * factor
+    before = math.ceil(max(0.0, -start.min(initial=0.0)) * MELODY_STEPS)  # whole steps
+    start = np.maximum(0.0, start + before / MELODY_STEPS)
+    segment = NoteSequence(
+        pitch=notes.pitch[rows] + semitones,
+        velocity=notes.velocity[rows],
+        start=start,
+        end=np.maximum(start, (notes.end[rows] - first) * factor + before / MELODY_STEPS),
+    )
+    return _TOKENIZER.melody.encode(segment, before + steps)[before:]
+
+
+def _pair(source: Ids, events: Ids, length: int, piece: int, *, learn_end: bool) -> Pair:
+    """A pair of at most `length` inputs; the end of its events is a target or no part of it."""
+    tail = [_TOKENIZER.end] if learn_end else []
+    stream = np.concatenate([[_TOKENIZER.start], events, tail]).astype(np.int64)[: length + 1]
+    return Pair(
+        source=torch.from_numpy(source.astype(np.int64)),
+        ids=torch.from_numpy(stream[:-1]),
+        targets=torch.from_numpy(stream[1:]),
+        place=torch.arange(len(stream) - 1),
+        piece=piece,
+    )
+
+
+def _duration(accompaniment: NoteSequence, melody: NoteSequence) -> int:
+    """How long a piece lasts, in steps of 10 ms."""
+    return int(to_steps(max(accompaniment.end_time, melody.end_time)))

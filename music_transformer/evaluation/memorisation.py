@@ -1,0 +1,229 @@
+"""How much of a continuation stands in the training data, note for note, transposition aside.
+
+**What is compared.** The notes in the order of onset; those that follow the one before within 20 ms
+are struck together and stand in the order of pitch, so that the spread of a chord does not matter.
+Of this sequence the pitch intervals from note to note: another key is the same, another rhythm,
+tempo or loudness too. A run of notes stands in training where every n-gram of its intervals does.
+
+**The index** is a Bloom filter of the n-grams of all training pieces: a few bits for each, set at
+places that a hash chooses. It answers "was never in training" without error and "was" with a small
+rate of false alarms (half a percent as built for `piano`), so a run counts only from `LEAST_HITS`
+successive n-grams on, by chance less than one in a million places. An n-gram is there or not; the
+index holds neither notes nor their order, and no piece can be read back from it.
+
+What it cannot tell: successive n-grams may come from different places of the training data, so the
+length is an upper bound; runs shorter than ``n + LEAST_HITS`` notes count as none. Scales,
+trills and broken chords are common property: docs/piano.md has the lengths found in performances
+that the model was not trained on, and a continuation is to be read beside these.
+
+The file is safetensors: ``bits`` (M,) uint8, bit b of the filter is bit b % 8 (1, 2, 4, ...) of
+byte b // 8; metadata ``format``, ``n``, ``hashes``, ``grams`` and ``data`` (checksum of the
+prepared data). Hash of an n-gram: h = 0; for each interval: h = mix(h xor (interval + 128)), mix
+being that of splitmix64; the places are (h + i (mix(h) | 1)) mod 2**64 mod 8 M for i = 0 up to
+hashes - 1.
+
+Source: Bloom 1970, "Space/time trade-offs in hash coding with allowable errors"; Steele, Lea and
+Flood 2014, "Fast splittable pseudorandom number generators" (the mix). The measure is our own.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from music_transformer.errors import CheckpointError, DatasetError
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
+
+INDEX_FILE = "memorisation.safetensors"
+FORMAT = "1"
+NGRAM_INTERVALS = 12
+LEAST_HITS = 3
+SIZE_BYTES = 5_000_000
+TOGETHER_SECONDS = 0.02
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+
+_INTERVAL_ZERO = 128  # intervals are -127..127; added, they are positive
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """The longest run of notes that also stands in training.
+
+    Attributes:
+        notes: how many; 0 where none is as long as the index can tell.
+        shortest: notes of the shortest run that it can tell.
+        start, end: the onsets of its first note and of its last, in seconds.
+    """
+
+    notes: int
+    shortest: int
+    start: float = 0.0
+    end: float = 0.0
+
+
+class MemorisationIndex:
+    """Which n-grams of intervals stand in the training data.
+
+    Attributes:
+        n: intervals in an n-gram.
+        hashes: places for each.
+        grams: how many different ones were entered.
+        data: checksum of the prepared data they are from.
+    """
+
+    def __init__(
+        self, bits: npt.NDArray[np.uint8], *, n: int, hashes: int, grams: int, data: str
+    ) -> None:
+        self._bits = bits  # (M,)
+        self.n, self.hashes, self.grams, self.data = n, hashes, grams, data
+
+    @classmethod
+    def build(
+        cls,
+        pieces: Iterable[NoteSequence],
+        *,
+        n: int = NGRAM_INTERVALS,
+        size_bytes: int = SIZE_BYTES,
+        data: str = "",
+    ) -> "MemorisationIndex":
+        """The index of some pieces, with as many places per n-gram as give the fewest errors.
+
+        Raises:
+            DatasetError: no piece is as long as an n-gram.
+        """
+        every = [_hashes(intervals(notes), n) for notes in pieces]
+        grams = np.unique(np.concatenate([np.empty(0, np.uint64), *every]))
+        if not len(grams):
+            raise DatasetError(f"no piece has more than {n} notes: there is nothing to index.")
+        hashes = max(1, round(8 * size_bytes / len(grams) * math.log(2)))
+        index = cls(np.zeros(size_bytes, np.uint8), n=n, hashes=hashes, grams=len(grams), data=data)
+        for place in index._places(grams):  # (N,) each
+            byte, bit = np.divmod(place, np.uint64(8))
+            np.bitwise_or.at(index._bits, byte, np.left_shift(1, bit).astype(np.uint8))
+        return index
+
+    @classmethod
+    def load(cls, path: Path) -> "MemorisationIndex":
+        """The index in a file.
+
+        Raises:
+            CheckpointError: it is no such file, or of a later format.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = file.metadata() or {}
+                if about.get("format") != FORMAT:
+                    raise CheckpointError(
+                        f"{path}: memorisation index of format {about.get('format')}, expected "
+                        f"{FORMAT}; restore it, or delete it to go without."
+                    )
+                return cls(
+                    file.get_tensor("bits"),
+                    n=int(about["n"]),
+                    hashes=int(about["hashes"]),
+                    grams=int(about["grams"]),
+                    data=about["data"],
+                )
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            raise CheckpointError(
+                f"{path}: no memorisation index ({error}); restore it, or delete it to go without."
+            ) from error
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        from safetensors.numpy import save_file
+
+        about = {"format": FORMAT, "n": self.n, "hashes": self.hashes, "grams": self.grams}
+        metadata = {name: str(value) for name, value in about.items()} | {"data": self.data}
+        save_file({"bits": self._bits}, path, metadata=metadata)
+
+    @property
+    def shortest_run(self) -> int:
+        """Notes of the shortest run that can be told."""
+        return self.n + LEAST_HITS
+
+    @property
+    def false_alarm_rate(self) -> float:
+        """Expected share of unknown n-grams that seem known."""
+        return float(np.unpackbits(self._bits).sum() / (8 * len(self._bits))) ** self.hashes
+
+    def known(self, steps: IntArray) -> BoolArray:
+        """For each n-gram of intervals (N,), whether it stands in training: (N - n + 1,)."""
+        found = np.ones(max(len(steps) - self.n + 1, 0), dtype=bool)
+        for place in self._places(_hashes(steps, self.n)):
+            byte, bit = np.divmod(place, np.uint64(8))
+            found &= np.right_shift(self._bits[byte], bit.astype(np.uint8)) & 1 == 1
+        return found
+
+    def longest_run(self, notes: NoteSequence) -> KnownRun:
+        """The longest run of notes that also stands in training."""
+        order = _order(notes)
+        known = self.known(np.diff(notes.pitch[order]))
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], known.astype(np.int8), [0]])))
+        first, stop = edges[::2], edges[1::2]
+        if not len(first) or (stop - first).max() < LEAST_HITS:
+            return KnownRun(0, self.shortest_run)
+        longest = int(np.argmax(stop - first))
+        begin, last = int(first[longest]), int(stop[longest]) - 1 + self.n
+        onset = notes.start[order]
+        return KnownRun(
+            last - begin + 1, self.shortest_run, float(onset[begin]), float(onset[last])
+        )
+
+    def _places(self, grams: Hashes) -> Iterable[Hashes]:
+        """The bits of each n-gram: as many arrays (N,) as there are hashes."""
+        step = _mix(grams) | np.uint64(1)
+        for i in range(self.hashes):
+            yield (grams + np.uint64(i) * step) % np.uint64(8 * len(self._bits))
+
+
+def find_index(checkpoint: Path) -> MemorisationIndex | None:
+    """The index beside the weights of a checkpoint; None where there is none.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    path = checkpoint / INDEX_FILE
+    return MemorisationIndex.load(path) if path.is_file() else None
+
+
+def intervals(notes: NoteSequence) -> IntArray:
+    """The pitch intervals from note to note, (N - 1,), chords from the bottom up."""
+    steps: IntArray = np.diff(notes.pitch[_order(notes)])
+    return steps
+
+
+def _order(notes: NoteSequence) -> IntArray:
+    """(N,) the notes by onset, those struck together by pitch."""
+    by_onset = np.argsort(notes.start, kind="stable")
+    moment = np.round(notes.start[by_onset] * STEPS_PER_SECOND)
+    apart = np.diff(moment) > TOGETHER_SECONDS * STEPS_PER_SECOND
+    chord = np.concatenate([[0], np.cumsum(apart)])[: len(moment)]  # (N,)
+    order: IntArray = by_onset[np.lexsort((notes.pitch[by_onset], chord))]
+    return order
+
+
+def _hashes(steps: IntArray, n: int) -> Hashes:
+    """(N - n + 1,) a hash of every n successive intervals; none where there are fewer."""
+    count = max(len(steps) - n + 1, 0)
+    codes = (steps + _INTERVAL_ZERO).astype(np.uint64)
+    found = np.zeros(count, np.uint64)
+    for offset in range(n):
+        found = _mix(found ^ codes[offset : offset + count])
+    return found
+
+
+def _mix(values: Hashes) -> Hashes:
+    """Splitmix64: every bit of the result depends on every bit of the value."""
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,34 @@
+"""A linear layer that is fast for the one row of a decoding step on a CPU.
+
+Decoding multiplies every weight with one row, so it is the reading of the weights that costs. But
+BLAS libraries do that product as matrix times vector, and for weights stored row by row that reads
+at half of what memory gives. The same row twice, with the weight on the left, is a product of
+matrices again: twice the arithmetic in half the time. Nothing is kept, so nothing can be stale.
+
+    microseconds, one thread, float32      F.linear      here
+    1 row, 512 x 512                            127        75
+    1 row, 1024 x 512                           249       136
+    3 rows, 512 x 512                           179       102
+"""
+
+import torch
+from torch import Tensor, nn
+
+FEW_ROWS = 3  # from 4 on F.linear is as fast where there are more inputs than outputs
+
+
+class Linear(nn.Linear):
+    """`nn.Linear`, with the same parameters and results; see the module's text."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., in_features) -> (..., out_features)."""
+        rows = input.shape[:-1].numel()
+        here = input.is_cpu and input.dtype in (torch.float32, torch.float64)
+        if torch.is_grad_enabled() or not here or not 0 < rows <= FEW_ROWS:
+            return super().forward(input)
+        few = input.reshape(rows, -1)  # (rows, in_features)
+        pair = torch.cat((few, few)) if rows == 1 else few  # (2 or 3, in_features)
+        out = torch.mm(self.weight, pair.t()).t()[:rows].contiguous()  # (rows, out_features)
+        if self.bias is not None:
+            out = out + self.bias
+        return out.view(*input.shape[:-1], self.out_features)

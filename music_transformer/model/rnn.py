@@ -1,0 +1,243 @@
+"""The LSTM baseline: what music was written with before attention alone could do it.
+
+ids (B, L) -> embeddings -> n_layers of LSTM -> [attention over the hidden states] -> logits
+(B, L, V). The shape of the paper's Table 3 is three layers of 1024 (Oore et al. 2018, "This time
+with feeling", Performance RNN). It differs from that one in embeddings instead of one-hot inputs.
+
+With attention, each hidden state of the last layer looks back at all of the window up to itself:
+
+    context_t = sum_s softmax_s(h_t W h_s / sqrt(d_hidden)) h_s,   s <= t
+    out_t     = tanh([context_t, h_t] C)
+
+which is the "general" score and the merging of Luong et al. 2015, "Effective approaches to
+attention-based neural machine translation", equations 5 to 8, turned on the past of the sequence
+itself. The paper does not define its "LSTM with attention". Magenta's Performance RNN scores
+additively, looks at a fixed number of steps, and feeds what it saw back into the next step, so that
+steps cannot be computed side by side; here they can.
+"""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from music_transformer.errors import ConfigError, ShapeError
+from music_transformer.ops.attention import plain_attention
+
+ATTENTIONS = ("none", "causal")
+_GATES = 4  # input, forget, cell, output: the order in which nn.LSTM stacks them
+_FORGET = 1
+
+
+@dataclass(frozen=True)
+class RNNConfig:
+    """Settings of a `PerformanceRNN`.
+
+    Attributes:
+        vocab_size: V, all ids of the tokenizer, PAD, START and END included.
+        n_layers: number of LSTM layers.
+        d_model: width of the embeddings.
+        d_hidden: width of hidden states and cells.
+        dropout: on embeddings, between layers and before the logits.
+        context: the most ids the model reads at once; longer pieces are read in windows.
+        attention: none, or causal: over the hidden states of the window.
+
+    Raises:
+        ConfigError: a value that makes no sense.
+    """
+
+    vocab_size: int = 391
+    n_layers: int = 3
+    d_model: int = 512
+    d_hidden: int = 1024
+    dropout: float = 0.1
+    context: int = 2048
+    attention: str = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "n_layers", "d_model", "d_hidden", "context"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name}={value!r}; choose a whole number from 1 up.")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ConfigError(f"dropout={self.dropout}; choose one in [0, 1).")
+        if self.attention not in ATTENTIONS:
+            raise ConfigError(
+                f"attention={self.attention!r}; choose one of {', '.join(ATTENTIONS)}."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "RNNConfig":
+        """The config with these fields.
+
+        Raises:
+            ConfigError: an unknown key, or a value that makes no sense.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
+                raise ConfigError(f"unknown model setting {key!r}; {hint}")
+        return cls(**values)
+
+
+class RNNCache:
+    """What the layers remember of the ids read so far: states, and for attention all of the past.
+
+    The states do not grow, yet the cache has a capacity as that of a Transformer has: a model reads
+    at most its context at once, and what it says of an id is what it would say in a full pass over
+    the same window.
+
+    Attributes:
+        length: positions read so far.
+        capacity: the most that may be read.
+        batch: B, the number of sequences.
+        state: hidden states and cells, each (n_layers, B, d_hidden).
+    """
+
+    def __init__(
+        self,
+        config: RNNConfig,
+        batch: int,
+        *,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        shape = (config.n_layers, batch, config.d_hidden)
+        self._zeros = torch.zeros(shape, dtype=dtype, device=device)
+        self._past: Tensor | None = None  # (B, capacity, d_hidden)
+        if config.attention == "causal":
+            past = (batch, capacity, config.d_hidden)
+            self._past = torch.empty(past, dtype=dtype, device=device)
+        self.batch, self.capacity = batch, capacity
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; the memory is kept."""
+        self.length = 0
+        self.state = (self._zeros, self._zeros)
+
+    def require_room(self, ids: Tensor) -> None:
+        """Check that ids (B, L) fit.
+
+        Raises:
+            ShapeError: another batch size, or more ids than there is room for.
+        """
+        batch, length = ids.shape
+        if batch != self.batch:
+            raise ShapeError(f"ids of {batch} sequences for a cache of {self.batch}.")
+        if self.length + length > self.capacity:
+            raise ShapeError(
+                f"{length} ids for a cache that holds {self.length} of {self.capacity}; clear it "
+                "and read the last part of the window again."
+            )
+
+    def append(self, hidden: Tensor) -> Tensor:
+        """Write hidden states (B, L, d_hidden) of the last layer; all so far (B, S, d_hidden)."""
+        assert self._past is not None
+        end = self.length + hidden.shape[1]
+        self._past[:, self.length : end] = hidden
+        return self._past[:, :end]
+
+    def advance(self, length: int, state: tuple[Tensor, Tensor]) -> None:
+        """Count ``length`` new positions and keep the states after the last of them."""
+        self.length += length
+        self.state = state
+
+
+class CausalLookBack(nn.Module):
+    """Attention of hidden states over those up to them; see the module's text."""
+
+    def __init__(self, d_hidden: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(d_hidden, d_hidden, bias=False)
+        self.merge = nn.Linear(2 * d_hidden, d_hidden, bias=False)
+
+    def forward(self, hidden: Tensor, past: Tensor) -> Tensor:
+        """hidden (B, L, d_hidden), the last L of past (B, S, d_hidden) -> (B, L, d_hidden)."""
+        query = self.query(hidden)[:, None]  # (B, 1, L, d_hidden)
+        past = past[:, None]  # (B, 1, S, d_hidden)
+        context = plain_attention(query, past, past)[:, 0]  # (B, L, d_hidden)
+        return torch.tanh(self.merge(torch.cat([context, hidden], dim=-1)))  # (B, L, d_hidden)
+
+
+class PerformanceRNN(nn.Module):
+    """LSTM with or without attention; see the module's text."""
+
+    def __init__(self, config: RNNConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.lstm = nn.LSTM(
+            config.d_model,
+            config.d_hidden,
+            config.n_layers,
+            batch_first=True,
+            dropout=config.dropout if config.n_layers > 1 else 0.0,  # there is no "between" in one
+        )
+        self.attention = CausalLookBack(config.d_hidden) if config.attention == "causal" else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.d_hidden, config.vocab_size)
+        self._remember_at_first()
+
+    def forward(
+        self, ids: Tensor, *, place: Tensor | None = None, cache: RNNCache | None = None
+    ) -> Tensor:
+        """Logits of the event after each id.
+
+        Args:
+            ids: (B, L) int64.
+            place: index of each id in its piece, as the other kinds of model take it; unused.
+            cache: what was read before ``ids``; they are added to it.
+
+        Returns:
+            (B, L, V).
+
+        Raises:
+            ShapeError: ids that are not (B, L), or more of them than the cache has room for.
+        """
+        if ids.dim() != 2 or ids.shape[1] == 0:
+            raise ShapeError(f"ids is {tuple(ids.shape)}, expected (B, L) with L >= 1.")
+        if cache is not None:
+            cache.require_room(ids)
+        if not torch.is_inference_mode_enabled():  # else what it makes could not be trained later
+            self.lstm.flatten_parameters()  # a copy of a model on a GPU has its weights scattered
+        x = self.dropout(self.embedding(ids))  # (B, L, d_model)
+        hidden, state = self.lstm(x, None if cache is None else cache.state)  # (B, L, d_hidden)
+        if self.attention is not None:
+            past = hidden if cache is None else cache.append(hidden)  # (B, S, d_hidden)
+            hidden = self.attention(hidden, past)  # (B, L, d_hidden)
+        if cache is not None:
+            cache.advance(ids.shape[1], state)
+        logits: Tensor = self.output(self.dropout(hidden))  # (B, L, V)
+        return logits
+
+    def new_cache(self, batch: int, *, capacity: int | None = None) -> RNNCache:
+        """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
+        weight = self.output.weight
+        return RNNCache(
+            self.config,
+            batch,
+            capacity=self.config.context if capacity is None else capacity,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+    @torch.no_grad()
+    def _remember_at_first(self) -> None:
+        """Let the forget gates start open: bias 1 (Jozefowicz et al. 2015)."""
+        for layer in range(self.config.n_layers):
+            bias, recurrent_bias = (
+                self.lstm.get_parameter(f"bias_{kind}_l{layer}") for kind in ("ih", "hh")
+            )
+            bias.view(_GATES, -1)[_FORGET] = 1.0
+            recurrent_bias.view(_GATES, -1)[_FORGET] = 0.0

@@ -1,0 +1,337 @@
+"""Encoder and decoder: performance events, written to a melody.
+
+melody steps (B, S) -> encoder, every step sees every step -> keys and values for each layer of the
+decoder; ids (B, L) -> decoder, whose layers are those of `MusicTransformer` with attention to the
+melody between attention and feed-forward -> logits (B, L, V) of the next event. Both sides have
+relative attention, the encoder's with distances of both signs.
+
+``cross_position="time"`` tells the attention to the melody which of its steps is *now*: the time of
+an event is the sum of the TIME_SHIFTs so far, so it is known from the ids alone. It is past the
+paper; ``none`` leaves it out.
+
+Weights that also exist in a `MusicTransformer` have the same names and shapes, and the attention to
+the melody starts as nothing. So a decoder that was trained alone can be put in place
+(`train --init`), and begins here as what it was.
+
+Source: Huang et al. 2018, "Music Transformer", section 4.2; Vaswani et al. 2017.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from music_transformer.errors import ShapeError
+from music_transformer.model.config import ModelConfig
+from music_transformer.model.kv_cache import KVCache
+from music_transformer.model.layers import DecoderLayer, InputEmbedding
+from music_transformer.model.one_row import Linear
+from music_transformer.model.positions import SharedPositions
+from music_transformer.model.seq2seq_config import AccompanimentConfig
+from music_transformer.ops.positions import alibi_slopes
+from music_transformer.ops.timed import timed_attention
+from music_transformer.ops.two_sided import masked_softmax, two_sided_attention
+
+
+class AccompanimentCache(KVCache):
+    """What the decoder has read, and the melody it is written to.
+
+    Attributes:
+        melody: for each layer the keys and values (B or 1, H, S, D) of the melody, None before it
+            was encoded.
+        keep: (B or 1, S) bool, True = a step of the melody, not PAD.
+        time: (B,) int64, the time that has passed since the first id, in units of TIME_SHIFT.
+    """
+
+    def __init__(self, **sizes: Any) -> None:
+        super().__init__(**sizes)
+        self.melody: list[tuple[Tensor, Tensor]] | None = None
+        self.keep: Tensor | None = None
+        self.time = torch.zeros(self.batch, dtype=torch.int64, device=sizes["device"])
+
+    def clear(self) -> None:
+        """Forget everything, the melody too; the memory is kept."""
+        super().clear()
+        self.melody = self.keep = None
+        self.time = torch.zeros_like(self.time)
+
+
+class TwoSidedAttention(nn.Module):
+    """Attention of the encoder: every step sees every step that is not PAD.
+
+    ``rel_embedding`` (H, 2M - 1, D) has a row for each distance from -(M - 1) to M - 1.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.n_heads, width = config.n_heads, config.attention_width
+        self.query = Linear(config.d_model, width, bias=False)
+        self.key = Linear(config.d_model, width, bias=False)
+        self.value = Linear(config.d_model, width, bias=False)
+        self.out = Linear(width, config.d_model, bias=False)
+        self.rel_embedding: nn.Parameter | None = None
+        if config.attention_position == "relative":
+            rows = 2 * config.distances - 1
+            self.rel_embedding = _table(config.n_heads, rows, config.d_head)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        """x (B, S, d_encoder), keep (B, S) bool -> (B, S, d_encoder)."""
+        query, key, value = (
+            _heads(p(x), self.n_heads) for p in (self.query, self.key, self.value)
+        )  # (B, H, S, D)
+        mixed = two_sided_attention(query, key, value, self.rel_embedding, keep=keep)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, S, d_encoder)
+        return out
+
+
+class MelodyAttention(nn.Module):
+    """Attention from the decoder to the encoded melody; it starts as nothing, ``out`` being 0."""
+
+    def __init__(self, config: AccompanimentConfig) -> None:
+        super().__init__()
+        self.n_heads, width = config.n_heads, config.d_cross
+        self.query = Linear(config.d_model, width, bias=False)
+        self.key = Linear(config.d_encoder, width, bias=False)
+        self.value = Linear(config.d_encoder, width, bias=False)
+        self.out = Linear(width, config.d_model, bias=False)
+        self.rel_embedding: nn.Parameter | None = None
+        self.rel_bias: nn.Parameter | None = None
+        if config.cross_position == "time":
+            rows = 2 * config.cross_distance - 1
+            self.rel_embedding = _table(config.n_heads, rows, width // config.n_heads)
+            away = (torch.arange(rows) - rows // 2).abs()  # (2M - 1,) steps
+            slopes = alibi_slopes(config.n_heads).float()  # each head begins with its own reach
+            self.rel_bias = nn.Parameter(-slopes[:, None] * away)  # (H, 2M - 1)
+
+    def keys_and_values(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """encoded (B, S, d_encoder) -> two of (B, H, S, D)."""
+        return _heads(self.key(encoded), self.n_heads), _heads(self.value(encoded), self.n_heads)
+
+    def forward(
+        self, x: Tensor, melody: tuple[Tensor, Tensor], keep: Tensor, step: Tensor
+    ) -> Tensor:
+        """x (B, L, d_model) at melody steps ``step`` (B, L) -> (B, L, d_model)."""
+        query, (key, value) = _heads(self.query(x), self.n_heads), melody
+        if self.rel_embedding is None or self.rel_bias is None:
+            logits = query @ key.transpose(-2, -1) * query.shape[3] ** -0.5  # (B, H, L, S)
+            mixed = masked_softmax(logits, keep) @ value  # (B, H, L, D)
+        else:
+            mixed = timed_attention(
+                query,
+                key,
+                value,
+                step=step,
+                rel_embedding=self.rel_embedding,
+                rel_bias=self.rel_bias,
+                keep=keep,
+            )
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, L, d_model)
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """Attention to both sides, then feed-forward; normalised before each, as in the decoder."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.attention = TwoSidedAttention(config)
+        self.feed_forward_norm = nn.LayerNorm(config.d_model)
+        self.expand = Linear(config.d_model, config.d_ff)
+        self.contract = Linear(config.d_ff, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        """x (B, S, d_encoder), keep (B, S) bool -> (B, S, d_encoder)."""
+        x = x + self.dropout(self.attention(self.attention_norm(x), keep))
+        hidden = F.relu(self.expand(self.feed_forward_norm(x)))  # (B, S, d_ff)
+        out: Tensor = x + self.dropout(self.contract(hidden))
+        return out
+
+
+class MelodyEncoder(nn.Module):
+    """Melody steps (B, S) -> (B, S, d_encoder); PAD is not attended to."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.input = InputEmbedding(config)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+
+    def forward(self, source: Tensor, keep: Tensor) -> Tensor:
+        """source (B, S) int64, keep (B, S) bool -> (B, S, d_encoder)."""
+        place = torch.arange(source.shape[1], device=source.device)  # (S,)
+        x = self.input(source, place, 0)  # (B, S, d_encoder)
+        for layer in self.layers:
+            x = layer(x, keep)
+        out: Tensor = self.norm(x)
+        return out
+
+
+class AccompanimentLayer(DecoderLayer):
+    """A layer of the decoder with attention to the melody between its two halves."""
+
+    def __init__(self, config: AccompanimentConfig) -> None:
+        super().__init__(config.decoder)
+        self.melody_norm = nn.LayerNorm(config.d_model)
+        self.melody_attention = MelodyAttention(config)
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        *,
+        layer: int,
+        melody: tuple[Tensor, Tensor],
+        keep: Tensor,
+        step: Tensor,
+        cache: KVCache | None = None,
+        positions: SharedPositions | None = None,
+    ) -> Tensor:
+        """x (B, L, d_model) -> (B, L, d_model)."""
+        normed = self.attention_norm(x)
+        x = x + self.dropout(self.attention(normed, layer=layer, cache=cache, positions=positions))
+        heard = self.melody_attention(self.melody_norm(x), melody, keep, step)
+        x = x + self.dropout(heard)
+        hidden = F.relu(self.expand(self.feed_forward_norm(x)))  # (B, L, d_ff)
+        out: Tensor = x + self.dropout(self.contract(hidden))
+        return out
+
+
+class AccompanimentTransformer(nn.Module):
+    """Encoder and decoder; see the module's text."""
+
+    def __init__(self, config: AccompanimentConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = MelodyEncoder(config.encoder)
+        self.input = InputEmbedding(config.decoder)
+        self.layers = nn.ModuleList(AccompanimentLayer(config) for _ in range(config.n_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+        self.output = Linear(config.d_model, config.vocab_size)
+        self.apply(_initialise)
+        with torch.no_grad():  # the streams' variance stays near 1 at any depth
+            for stack in (self.encoder.layers, self.layers):
+                for layer in stack:
+                    layer.get_parameter("attention.out.weight").mul_((2 * len(stack)) ** -0.5)
+                    layer.get_parameter("contract.weight").mul_((2 * len(stack)) ** -0.5)
+            for layer in self.layers:
+                layer.get_parameter("melody_attention.out.weight").zero_()
+
+    def forward(
+        self,
+        ids: Tensor,
+        *,
+        place: Tensor | None = None,
+        source: Tensor | None = None,
+        cache: AccompanimentCache | None = None,
+    ) -> Tensor:
+        """Logits of the event after each id.
+
+        Args:
+            ids: (B, L) int64.
+            place: not used; every model is told.
+            source: (B or 1, S) int64, the melody; its step 0 is when the first id is read, so the
+                melody moves with the window. With a cache it is needed once.
+            cache: what was read before ``ids``, and the melody; both are added to it.
+
+        Returns:
+            (B, L, V).
+
+        Raises:
+            ShapeError: ids or source of another shape, more ids than the cache has room for, or no
+                melody at all.
+        """
+        if ids.dim() != 2 or ids.shape[1] == 0:
+            raise ShapeError(f"ids is {tuple(ids.shape)}, expected (B, L) with L >= 1.")
+        start, time = 0, torch.zeros(1, dtype=torch.int64, device=ids.device)
+        if cache is not None:
+            cache.require_room(ids)
+            start, time = cache.length, cache.time
+        melody, keep = self._melody(source, cache, batch=ids.shape[0])
+        time = time[:, None] + self._time_passed(ids)  # (B, L)
+        step = time // self.config.shifts_per_step  # (B, L)
+        place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
+        x = self.input(ids, place, start)  # (B, L, d_model)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, layer=index, melody=melody[index], keep=keep, step=step, cache=cache)
+        if cache is not None:
+            cache.advance(ids.shape[1])
+            cache.time = time[:, -1]
+        logits: Tensor = self.output(self.norm(x))  # (B, L, V)
+        return logits
+
+    def encode(self, source: Tensor, cache: AccompanimentCache) -> None:
+        """Put the melody (B or 1, S) into an empty cache, so that reading ids needs it no more.
+
+        Raises:
+            ShapeError: a source of another shape, or ids were already read to another melody.
+        """
+        if cache.length:
+            raise ShapeError(
+                f"the cache holds {cache.length} ids that were read to another melody; clear it."
+            )
+        cache.melody, cache.keep = self._encoded(source, cache.batch)
+
+    def new_cache(self, batch: int, *, capacity: int | None = None) -> AccompanimentCache:
+        """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
+        weight, stack = self.output.weight, self.config.decoder
+        return AccompanimentCache(
+            n_layers=stack.n_layers,
+            batch=batch,
+            n_heads=stack.n_heads,
+            d_head=stack.d_head,
+            capacity=stack.context if capacity is None else capacity,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+    def _melody(
+        self, source: Tensor | None, cache: AccompanimentCache | None, *, batch: int
+    ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        """Keys and values of the melody for each layer, and which steps are real."""
+        if source is not None and cache is not None:
+            self.encode(source, cache)
+        if cache is not None and cache.melody is not None and cache.keep is not None:
+            return cache.melody, cache.keep
+        if source is None:
+            raise ShapeError("there is no melody: pass source (B, S), or a cache that has one.")
+        return self._encoded(source, batch)
+
+    def _encoded(self, source: Tensor, batch: int) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        if source.dim() != 2 or source.shape[1] == 0 or source.shape[0] not in (1, batch):
+            raise ShapeError(
+                f"source is {tuple(source.shape)}, expected ({batch} or 1, S) with S >= 1."
+            )
+        keep = source != self.config.source_pad  # (B or 1, S)
+        encoded = self.encoder(source, keep)  # (B or 1, S, d_encoder)
+        melody = []
+        for layer in self.layers:
+            attention = layer.get_submodule("melody_attention")
+            assert isinstance(attention, MelodyAttention)
+            melody.append(attention.keys_and_values(encoded))
+        return melody, keep
+
+    def _time_passed(self, ids: Tensor) -> Tensor:
+        """Units of time from the first of the ids (B, L) to each, its own included: (B, L)."""
+        first, count = self.config.time_shift, self.config.time_shifts
+        units = ids - (first - 1)  # (B, L)
+        units = torch.where((units > 0) & (units <= count), units, 0)
+        return units.cumsum(dim=1)
+
+
+def _table(heads: int, rows: int, d_head: int) -> nn.Parameter:
+    """Vectors of length about 1, one a head and distance: (H, rows, D)."""
+    return nn.Parameter(torch.randn(heads, rows, d_head) * d_head**-0.5)
+
+
+def _heads(x: Tensor, n_heads: int) -> Tensor:
+    """(B, L, H * D) -> (B, H, L, D)."""
+    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

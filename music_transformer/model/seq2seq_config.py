@@ -1,0 +1,155 @@
+"""The settings of an encoder-decoder: one frozen dataclass, from which both stacks are derived."""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from music_transformer.errors import ConfigError
+from music_transformer.model.config import ModelConfig
+
+INPUT_POSITIONS = ("none", "sinusoidal")
+ATTENTION_POSITIONS = ("none", "relative")
+CROSS_POSITIONS = ("none", "time")
+
+
+@dataclass(frozen=True)
+class AccompanimentConfig:
+    """Settings of an `AccompanimentTransformer`.
+
+    Attributes:
+        vocab_size: V, all ids of the decoder.
+        source_vocab_size: all ids of the melody, PAD included.
+        source_pad: its PAD, which is never attended to.
+        n_layers: layers of the decoder.
+        d_model, n_heads, d_ff: of the decoder, as in `ModelConfig`.
+        n_encoder_layers, d_encoder, d_encoder_ff: layers and widths of the encoder, which has as
+            many heads; a melody is a simpler thing than what is played to it.
+        d_cross: width of the attention to the melody over all heads; a multiple of n_heads.
+        dropout: of both.
+        context: the most ids the decoder reads at once.
+        source_context: the most steps of the melody it is shown at once.
+        input_position: none or sinusoidal, of both.
+        attention_position: none or relative, of both.
+        max_distance: rows of the decoder's tables; None for context.
+        source_distance: M of the encoder's tables of 2M - 1 rows; None for source_context.
+        cross_position: none, or time: attention to the melody knows which step is now.
+        cross_distance: M of its tables; steps farther away share the last row.
+        time_shift: the id that lets one unit of time pass; the next ids let 2, 3, ... pass.
+        time_shifts: how many such ids there are.
+        shifts_per_step: units of time in a step of the melody.
+
+    Raises:
+        ConfigError: a value that makes no sense.
+    """
+
+    vocab_size: int = 391
+    source_vocab_size: int = 258
+    source_pad: int = 257
+    n_layers: int = 6
+    d_model: int = 256
+    n_heads: int = 4
+    d_ff: int = 1024
+    n_encoder_layers: int = 3
+    d_encoder: int = 128
+    d_encoder_ff: int = 512
+    d_cross: int = 128
+    dropout: float = 0.1
+    context: int = 1024
+    source_context: int = 320
+    input_position: str = "none"
+    attention_position: str = "relative"
+    max_distance: int | None = 512
+    source_distance: int | None = 128
+    cross_position: str = "time"
+    cross_distance: int = 64
+    time_shift: int = 256
+    time_shifts: int = 100
+    shifts_per_step: int = 10
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("input_position", INPUT_POSITIONS),
+            ("attention_position", ATTENTION_POSITIONS),
+            ("cross_position", CROSS_POSITIONS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r}; choose one of {', '.join(allowed)}."
+                )
+        for name in ("source_context", "d_cross", "cross_distance", "shifts_per_step"):
+            _at_least(name, getattr(self, name), 1)
+        if self.d_cross % self.n_heads:
+            raise ConfigError(
+                f"d_cross={self.d_cross} is not a multiple of n_heads={self.n_heads}; try "
+                f"{max(1, round(self.d_cross / self.n_heads)) * self.n_heads}."
+            )
+        for name in ("time_shift", "time_shifts", "source_pad"):
+            _at_least(name, getattr(self, name), 0)
+        if self.source_pad >= self.source_vocab_size:
+            raise ConfigError(
+                f"source_pad={self.source_pad} is outside the {self.source_vocab_size} ids of the "
+                "melody."
+            )
+        _ = self.decoder, self.encoder  # their own checks
+
+    @property
+    def decoder(self) -> ModelConfig:
+        """The config of the decoder's stack."""
+        return ModelConfig(
+            vocab_size=self.vocab_size,
+            n_layers=self.n_layers,
+            d_model=self.d_model,
+            n_heads=self.n_heads,
+            d_ff=self.d_ff,
+            dropout=self.dropout,
+            context=self.context,
+            input_position=self.input_position,
+            attention_position=self.attention_position,
+            max_distance=self.max_distance,
+        )
+
+    @property
+    def encoder(self) -> ModelConfig:
+        """The config of the encoder's stack."""
+        return ModelConfig(
+            vocab_size=self.source_vocab_size,
+            n_layers=self.n_encoder_layers,
+            d_model=self.d_encoder,
+            n_heads=self.n_heads,
+            d_ff=self.d_encoder_ff,
+            dropout=self.dropout,
+            context=self.source_context,
+            input_position=self.input_position,
+            attention_position=self.attention_position,
+            max_distance=self.source_distance,
+        )
+
+    # What an estimate of the size of a run asks of the decoder.
+    attention = property(lambda self: self.decoder.attention)
+    attention_dropout = property(lambda self: self.decoder.attention_dropout)
+    attention_width = property(lambda self: self.decoder.attention_width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "AccompanimentConfig":
+        """The config with these fields.
+
+        Raises:
+            ConfigError: an unknown key, or a value that makes no sense.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
+                raise ConfigError(f"unknown model setting {key!r}; {hint}")
+        return cls(**values)
+
+
+def _at_least(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name}={value!r}; choose a whole number from {least} up.")

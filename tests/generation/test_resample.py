@@ -1,0 +1,114 @@
+"""A continuation that degenerates is drawn again with another generator; the best is kept."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from music_transformer.checkpoint import Session
+from music_transformer.errors import ConfigError
+from music_transformer.generation import generate, generate_batch, run
+from music_transformer.notes import NoteSequence
+
+MakeSession = Callable[..., Session]
+EVENTS = 40
+
+
+def judge_by(monkeypatch: pytest.MonkeyPatch, verdicts: list[dict[str, str]]) -> list[NoteSequence]:
+    """Let the continuations break the given rules, one after another; what was judged."""
+    judged: list[NoteSequence] = []
+
+    def rules(continuation: NoteSequence) -> dict[str, str]:
+        judged.append(continuation)
+        return verdicts[len(judged) - 1]
+
+    monkeypatch.setattr(run, "broken_rules", rules)
+    return judged
+
+
+def test_what_is_good_is_drawn_once(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session()
+    judged = judge_by(monkeypatch, [{}, {}])
+    plain = generate(session, events=EVENTS, seed=4)
+    again = generate(session, events=EVENTS, seed=4, resample=3)
+    assert len(judged) == 2
+    assert plain.ids == again.ids
+    assert again.report.attempt == 0
+    assert again.report.discarded == ()
+
+
+def test_the_first_good_attempt_is_kept_and_the_others_are_named(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session()
+    stuck = {"loop": "it loops", "trill": "it trills"}
+    verdicts = [stuck, {"loop": "it loops"}, {}]
+    judge_by(monkeypatch, [*verdicts, *verdicts, stuck])
+    result = generate(session, events=EVENTS, seed=4, resample=5)
+    assert result.report.attempt == 2
+    assert not result.report.degenerate
+    assert result.report.discarded == ((0, ("loop", "trill")), (1, ("loop",)))
+    json.dumps(result.report.to_dict())
+    assert result.ids == generate(session, events=EVENTS, seed=4, resample=5).ids
+    first = generate(session, events=EVENTS, seed=4)
+    assert first.ids != result.ids
+    assert first.report.warnings[:2] == ("it loops", "it trills")
+
+
+def test_of_none_that_is_good_the_best_is_kept(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worse, better = {"loop": "", "trill": ""}, {"silent": ""}
+    judge_by(monkeypatch, [worse, better, better, worse])
+    result = generate(make_session(), events=EVENTS, resample=3)
+    assert result.report.attempt == 1
+    assert result.report.broken_rules == ("silent",)
+    assert [attempt for attempt, _ in result.report.discarded] == [0, 2, 3]
+
+
+def test_only_the_stuck_samples_are_drawn_again(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session()
+    plain = generate_batch(session, samples=3, events=EVENTS)
+    judged = judge_by(monkeypatch, [{}, {"loop": ""}, {}, {}])
+    again = generate_batch(session, samples=3, events=EVENTS, resample=1)
+    assert len(judged) == 4
+    assert [one.report.attempt for one in again] == [0, 1, 0]
+    assert [one.report.sample for one in again] == [0, 1, 2]
+    assert [a.ids == b.ids for a, b in zip(plain, again, strict=True)] == [True, False, True]
+
+
+def test_the_likeliest_events_are_drawn_once(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = judge_by(monkeypatch, [{"loop": ""}])
+    generate(make_session(), events=EVENTS, temperature=0, resample=3)
+    assert len(judged) == 1
+
+
+def test_a_number_below_0_is_refused(make_session: MakeSession) -> None:
+    with pytest.raises(ConfigError, match="resample=-1"):
+        generate(make_session(), events=1, resample=-1)
+
+
+def test_samples_with_other_settings_are_drawn_as_they_would_be_alone(
+    make_session: MakeSession,
+) -> None:
+    from music_transformer.generation.settings import Settings
+
+    session = make_session(double=True)
+    kinds = [
+        Settings(events=EVENTS, temperature=0.7),
+        Settings(events=EVENTS, top_p=0.5),
+        Settings(events=EVENTS, max_note_seconds=0.3, hold_seconds=0.1),
+        Settings(events=EVENTS, temperature=0.7),
+    ]
+    together = run.Run(session, None, [run.Draw(one) for one in kinds])
+    list(together.ids())
+    for one, generation in zip(kinds, together.generations(), strict=True):
+        alone = run.Run(session, None, [run.Draw(one)])
+        list(alone.ids())
+        assert generation.ids == alone.generations()[0].ids
