@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  music-transformer download jsb --out downloads/Jsb16thSeparated.json
-  music-transformer download maestro --out downloads/maestro-v3.0.0-midi.zip
+  music-transformer download jsb --out data/Jsb16thSeparated.json
+  music-transformer download maestro --out data/maestro-v3.0.0-midi.zip
   music-transformer download piano --from checkout/checkpoints/piano --out checkpoints/piano
 """
 

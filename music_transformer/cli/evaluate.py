@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from music_transformer.evaluation.paired import PairedDifference
 
 EXAMPLE = """\
-example:
+examples:
   music-transformer evaluate --checkpoint bach --data data/jsb --split validation
   music-transformer evaluate --checkpoint bach --data data/jsb --lengths 128,256,512,1024
   music-transformer evaluate --checkpoint bach --against checkpoints/mine --data data/jsb
@@ -53,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="CHECKPOINT",
         help="a second model on the same pieces: the difference and its 95 %% interval",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
     parser.add_argument(
         "--quantise", action="store_true", help="measure it with int8 layers (CPU), as in generate"
     )

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  music-transformer prepare jsb --source downloads/Jsb16thSeparated.json --out data/jsb
-  music-transformer prepare maestro --source downloads/maestro-v3.0.0-midi.zip --out data/maestro
-  music-transformer prepare maestro --task accompaniment \
-    --source downloads/maestro-v3.0.0-midi.zip --out data/accompaniment
-  music-transformer prepare my-midi-files --out data/mine --piano-only
+  music-transformer prepare jsb --source data/Jsb16thSeparated.json --out data/jsb
+  music-transformer prepare maestro --source data/maestro-v3.0.0-midi.zip --out data/maestro
+  music-transformer prepare maestro --task accompaniment \\
+      --source data/maestro-v3.0.0-midi.zip --out data/accompaniment
+  music-transformer prepare my_midi_files --out data/mine --piano-only
 """
 
 #: Options of MIDI files that mean nothing for a corpus; their defaults are None or False.

@@ -25,8 +25,8 @@ examples:
       --set max_minutes=60
   music-transformer train --out checkpoints/long --resume
   music-transformer train --data data/mine --preset piano --init piano --out checkpoints/tuned \\
-      --set steps=500 --set learning_rate=2e-4
-  music-transformer train --data data/maestro --preset piano-large --out checkpoints/large \
+      --set steps=500 --set schedule=cosine --set learning_rate=5e-4
+  music-transformer train --data data/maestro --preset piano-large --out checkpoints/large \\
       --resume --device cuda --set compile=true --export checkpoints/large-half
   torchrun --nproc-per-node 2 -m music_transformer train --data data/jsb --preset bach --out R
   torchrun --nproc-per-node 1 -m music_transformer train --out R --resume --set batch_size=4
@@ -175,6 +175,8 @@ def _trainer(plan: Plan, folder: RunFolder, device: torch.device, ranks: Ranks) 
     model = plan.build().to(device)
     ranks.same_start(model)
     resolved = plan.resolve(device, ranks.world_size, _say if ranks.first else _ignore)
+    (short,) = ranks.sums([float(ranks.first and resolved["bfloat16"])], device)
+    resolved["bfloat16"] = short > 0  # measured by each rank; that of the first one counts
     if device.type == "cuda" and resolved["bfloat16"]:
         torch.set_float32_matmul_precision("high")  # TF32 for the products that stay float32
     torch.manual_seed(training.seed + ranks.rank)  # other dropout on every rank

@@ -57,7 +57,7 @@ MAESTRO = Download(
     "ids made from it.",
 )
 DOWNLOADS = {download.name: download for download in (JSB, MAESTRO)}
-CHECKPOINTS = ("bach", "piano")
+CHECKPOINTS = ("bach", "piano", "piano-accompaniment")
 
 _CHECKPOINT_FILES = ("config.json", "model.safetensors")
 

@@ -29,10 +29,8 @@ from music_transformer.datasets.pairs import cut_segment
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.filters import Filters, draw, sample_generator
 from music_transformer.generation.grammar import PerformanceGrammar
-from music_transformer.generation.held import age_held_notes
 from music_transformer.generation.sampler import context_of, step
 from music_transformer.generation.segment import later_part, time_of
-from music_transformer.generation.settings import DEFAULT_HOLD_SECONDS
 from music_transformer.generation.tune import giving_way, later, read_tune, together
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
@@ -205,7 +203,6 @@ class _Player:
         while not self._grammar.finished:
             allowed = self._allowed()  # (V,)
             row = logits.masked_fill(~allowed, -torch.inf)  # (1, V)
-            row = age_held_notes(row, self._grammar.ages[None], [DEFAULT_HOLD_SECONDS])
             [drawn] = draw(self._filters(row), [self._generator])
             if drawn == END:
                 break

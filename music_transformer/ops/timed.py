@@ -14,6 +14,7 @@ Past the paper, whose models for melodies have no such term.
 
 import math
 
+import torch
 from torch import Tensor
 
 from music_transformer.ops.two_sided import masked_softmax
@@ -47,7 +48,7 @@ def timed_attention(
     scale = 1.0 / math.sqrt(query.shape[3])
     query = query * scale
     by_distance = query @ rel_embedding.transpose(-2, -1) + rel_bias[:, None]  # (B, H, L, 2M - 1)
-    at = step.new_tensor(range(keys))  # (S,)
+    at = torch.arange(keys, device=step.device)  # (S,)
     row = (at - step[..., None]).clamp(-farthest, farthest) + farthest  # (B, L, S)
     rel_logits = by_distance.gather(3, row[:, None].expand(-1, query.shape[1], -1, -1))
     logits = query @ key.transpose(-2, -1) + rel_logits  # (B, H, L, S)

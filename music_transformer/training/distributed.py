@@ -10,6 +10,7 @@ ranks: the mean of such gradients is the gradient of one large batch, however it
 
 import inspect
 import os
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,8 @@ from music_transformer.errors import ConfigError
 
 # Rank 0 validates and writes alone while the others wait for its next message.
 _PATIENCE = timedelta(hours=2)
+
+_LET_GO_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,14 @@ class Ranks:
             dist.barrier()
 
     def leave(self) -> None:
-        """End the group, if there is one."""
+        """End the group, if there is one.
+
+        The threads of gloo need the interpreter's lock to let go of the last tensors they sent, and
+        a group that ends while an error still holds its model waits for them without giving that
+        lock away. So they get it first.
+        """
         if self.world_size > 1 and dist.is_initialized():
+            time.sleep(_LET_GO_SECONDS)
             dist.destroy_process_group()
 
 

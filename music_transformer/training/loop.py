@@ -168,6 +168,9 @@ class Trainer:
         try:
             reason = self._until_stopped(started, seconds_before)
         finally:
+            # What joined the ranks must be gone before their group ends: the last one to hold the
+            # group waits for its threads, and only the group itself gives them Python's lock then.
+            self.forward = self.model
             self.batches.close()
             self.monitor.end()
         return self._result(reason)

@@ -21,6 +21,7 @@ MAX_LOADED = 2
 
 _log = logging.getLogger(__name__)
 _FIRST = ("piano", "bach")  # the released ones lead the list
+_CONTINUING = ("decoder", "rnn")  # kinds of models that go on with a motif by themselves
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def available_models(names: Sequence[str] = ()) -> list[Model]:
     found: dict[str, Model] = {}
     for folder in _folders():
         try:
-            found.setdefault(folder.name, _model(folder.name, folder))
+            if read_config(find_checkpoint(folder)).get("kind", "decoder") in _CONTINUING:
+                found.setdefault(folder.name, _model(folder.name, folder))
         except CheckpointError as error:
             _log.warning("not offered: %s", error)
     if not found:
@@ -114,7 +116,7 @@ def _model(name: str, folder: Path) -> Model:
     step = find_checkpoint(folder)
     config = read_config(step)
     kind = config.get("kind", "decoder")
-    if kind not in ("decoder", "rnn"):
+    if kind not in _CONTINUING:
         raise CheckpointError(f"{folder}: a {kind} does not continue a motif; use another command.")
     try:
         return Model(

@@ -46,7 +46,7 @@ _THREE_RANKS = {
 }
 _DRIVER = """
 import faulthandler, json, os, sys
-faulthandler.dump_traceback_later(35, exit=True)  # says where ranks wait for each other
+faulthandler.dump_traceback_later(200, exit=True)  # says where ranks wait for each other
 from music_transformer.cli.main import main
 for number, arguments in enumerate(json.loads(sys.argv[1])):
     os.environ["MASTER_PORT"] = str(int(sys.argv[2]) + number)
@@ -86,7 +86,11 @@ def _ranks(command: list[str], world_size: int) -> list[tuple[int, str, str]]:
         )
         for rank in range(world_size)
     ]
-    outputs = [process.communicate(timeout=240) for process in processes]
+    try:
+        outputs = [process.communicate(timeout=240) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
     return [(p.returncode, *told) for p, told in zip(processes, outputs, strict=True)]
 
 

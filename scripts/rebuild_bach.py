@@ -1,0 +1,59 @@
+"""The released `bach` from its data: three runs, each from the last, and the mean of the last two.
+
+What each run adds is told in docs/chorales.md. Stopped and started again, it goes on where it was;
+the result is a checkpoint, OUT/mean. Three hours of one core; another machine, or another number of
+threads, gives other roundings and so another model of the same kind.
+
+    python scripts/rebuild_bach.py --data data/jsb --out checkpoints/rebuilt
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+#: The settings of each run; the second and the third start from the weights of the run before.
+RUNS: dict[str, list[str]] = {
+    "first": [],  # the preset as it is
+    "longer": ["steps=3200", "learning_rate=1e-3", "warmup=100", "ema=0.998"],
+    "relational": [
+        *("steps=3200", "learning_rate=1e-3", "warmup=100", "schedule=wsd", "cooldown=0.35"),
+        *("relative_pitch=true", "relative_time=true"),
+        *("dropout=0.3", "token_dropout=0.1", "weight_decay=0.1"),
+    ],
+}
+
+
+def main() -> None:
+    """Train what is not trained yet, then average."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", required=True, help="prepared JSB Chorales")
+    parser.add_argument("--out", required=True, type=Path, help="folder for runs and result")
+    parser.add_argument("--steps", type=int, help="of every run; for trying out")
+    args = parser.parse_args()
+    before: Path | None = None
+    for seed, (name, settings) in enumerate(RUNS.items(), start=1):
+        run = args.out / name
+        command = ["-m", "music_transformer", "train", "--out", str(run)]
+        if (run / "config.json").exists():
+            command.append("--resume")
+        else:
+            command += ["--data", args.data, "--preset", "bach", "--seed", str(seed)]
+            command += [] if before is None else ["--init", str(before)]
+            steps = [] if args.steps is None else [f"steps={args.steps}"]
+            command += [part for text in [*settings, *steps] for part in ("--set", text)]
+        subprocess.run([sys.executable, *command], check=True)
+        before = run
+    average = Path(__file__).with_name("average_checkpoints.py")
+    runs = [str(args.out / name) for name in ("relational", "longer")]
+    subprocess.run(
+        [sys.executable, str(average), *runs, "--out", str(args.out / "mean")], check=True
+    )
+
+
+if __name__ == "__main__":
+    main()
