@@ -141,10 +141,15 @@ def _shape(config: Any) -> str:
             f"{config.d_ff}; attention_position {config.attention_position}, cross_position "
             f"{config.cross_position}, source_context {config.source_context}"
         )
-    return (
-        f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads, d_ff "
-        f"{config.d_ff}, attention_position {config.attention_position}, max_distance "
-        f"{config.distances}, input_position {config.input_position}"
+    further = [name for name in ("relative_pitch", "relative_time") if getattr(config, name, False)]
+    return ", ".join(
+        [
+            f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads, d_ff "
+            f"{config.d_ff}, attention_position {config.attention_position}, max_distance "
+            f"{config.distances}",
+            *further,
+            f"input_position {config.input_position}",
+        ]
     )
 
 
