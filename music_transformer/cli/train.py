@@ -172,7 +172,8 @@ def _trainer(plan: Plan, folder: RunFolder, device: torch.device, ranks: Ranks) 
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     torch.manual_seed(training.seed)  # the same weights on every rank
-    model = plan.build().to(device)
+    model = plan.build(resumed=folder.latest() is not None and plan.recorded is not None)
+    model = model.to(device)
     ranks.same_start(model)
     resolved = plan.resolve(device, ranks.world_size, _say if ranks.first else _ignore)
     (short,) = ranks.sums([float(ranks.first and resolved["bfloat16"])], device)

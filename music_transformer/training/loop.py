@@ -121,6 +121,11 @@ class Trainer:
                 f"window={self.window} is longer than context={model.config.context}; "
                 f"set context={self.window} too, or a shorter window."
             )
+        if config.token_dropout and getattr(model.config, "cross_position", None) == "time":
+            raise ConfigError(
+                f"token_dropout={config.token_dropout:g} hides events that tell the time, which "
+                "cross_position=time counts; use token_dropout=0."
+            )
         if bfloat16:
             use_bfloat16(model, model.config.vocab_size)
         if config.checkpoint_activations:

@@ -63,10 +63,13 @@ class Plan:
     recorded: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
-    def build(self) -> Any:
-        """The model with its first weights, on the CPU; draws from the global generator."""
+    def build(self, *, resumed: bool = False) -> Any:
+        """The model with its first weights, on the CPU; draws from the global generator.
+
+        A run that is ``resumed`` has weights of its own, and does not need those it began with.
+        """
         model = build_model(self.model)
-        if self.init is not None:
+        if self.init is not None and not resumed:
             folder = find_checkpoint(self.init)
             if read_config(folder).get("kind", "decoder") == kind_of(self.model):
                 load_weights(model, folder, zero=ZERO_AT_FIRST)

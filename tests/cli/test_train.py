@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -371,3 +372,16 @@ def test_resuming_where_there_is_no_run_says_so(
 ) -> None:
     assert main(["train", "--out", str(tmp_path / "nothing"), "--resume"]) == 2
     assert "nothing holds no run to go on with" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_without_the_checkpoint_it_started_from(
+    finished: Path, prepared: Path, tmp_path: Path
+) -> None:
+    source, run = tmp_path / "source", tmp_path / "run"
+    shutil.copytree(finished, source)
+    settings = ["steps=2", "window=29", "threads=1", "max_minutes=1e-9"]
+    begin = ["--data", str(prepared), "--preset", "piano", "--init", str(source)]
+    assert main(command(run, *begin, settings=settings)) == 0
+    shutil.rmtree(source)
+    assert main(["train", "--out", str(run), "--resume", "--set", "max_minutes=none"]) == 0
+    assert load_checkpoint(run, device="cpu").training["step"] == 2

@@ -187,3 +187,14 @@ def test_evaluate_says_what_the_right_melody_is_worth(
     chorales = ["generate", "--checkpoint", str(folder), "--out", str(tmp_path / "a.mid")]
     assert main(chorales) == 2
     assert "accompany" in capsys.readouterr().err
+
+
+def test_events_that_tell_the_time_are_not_hidden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_data(tmp_path / "data", 4)
+    line = ["train", "--data", str(data.path), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    for key, value in {**SIZES, "context": 40, "token_dropout": 0.1, "threads": 1}.items():
+        line += ["--set", f"{key}={value}"]
+    assert main([*line, "--preset", "accompaniment"]) == 2
+    assert "use token_dropout=0" in capsys.readouterr().err
