@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.tokenizers.vocabulary import TIME_SHIFT, VELOCITY
 from music_transformer.web.models import available_models
 from music_transformer.web.run import Server, listen
 from music_transformer.web.server import create_app
@@ -147,6 +148,9 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     voice_labels=labels,
                 )
             )
+        if labels == 0:  # waits of 0.2 s at most: a long take has to last until it is stopped
+            with torch.no_grad():
+                model.output.bias[TIME_SHIFT + 20 : VELOCITY] = -30.0
         save_checkpoint(folder / name, model, tokenizer, training={})
     return folder
 
