@@ -155,7 +155,7 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
     the rest: sinusoids and the labels of voice and step, the same whatever is played. With its
     deviation taken as given, LayerNorm is linear, so queries and keys are such sums too and their
     product has four terms (Dai et al. 2019; Ke et al. 2021); its constant counts as position. The
-    relative term, query times the vector of the distance, is the fifth.
+    relative term, query times the vectors of distance, step and interval, is the fifth.
     """
     import torch
 
@@ -188,8 +188,10 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
         for of_query in parts
         for of_key in parts
     }
-    shared = model.positions and model.positions(length, length)
-    relational = attention._relational(shared) if shared else None
+    relational = None
+    if model.config.relative_pitch or model.config.relative_time:  # they count as relative
+        relational = attention._relational(model._relational(ids, place, None))
+        relational = relational._replace(first_voice=0)
     relative = relative_logits_by_skew(
         sum(query.values()), attention.rel_embedding, length, relational
     )
