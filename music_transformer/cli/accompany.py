@@ -11,7 +11,6 @@ from music_transformer.cli.generate import add_sampling, check_extras, output_fi
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from music_transformer.checkpoint import Session
     from music_transformer.generation import Accompaniment
     from music_transformer.notes import NoteSequence
 
@@ -35,9 +34,6 @@ CHORALE_CANDIDATES = 8
 PARTS = ("both", "accompaniment", "melody")
 
 Progress = Callable[[float, float], None]
-Accompanist = Callable[
-    ["Session", "NoteSequence", argparse.Namespace, Progress], "list[Accompaniment]"
-]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -130,75 +126,46 @@ def _accompany(args: argparse.Namespace) -> "tuple[str, list[Accompaniment]]":
     from music_transformer.checkpoint import load_checkpoint
 
     session = load_checkpoint(args.checkpoint, device=args.device)
-    accompanist = _accompanist(args.checkpoint, session)
-    say_device(args.device, session.device)
-    with naming(args.melody), _progress() as progress:
-        return session.tokenizer.kind, accompanist(session, melody, args, progress)
-
-
-def _accompanist(name: str, session: "Session") -> Accompanist:
-    """What composes with this kind of checkpoint.
-
-    Raises:
-        ConfigError: nothing does.
-    """
     kind = session.tokenizer.kind
-    if kind not in _ACCOMPANISTS:
-        raise ConfigError(
-            f"the checkpoint {name} does not accompany, it continues a {kind}; take one of "
-            "chorales, such as bach, or of accompaniments, such as piano-accompaniment."
+    _check_kind(args, kind)
+    say_device(args.device, session.device)
+
+    from music_transformer.generation import accompany
+
+    with naming(args.melody), _progress() as progress:
+        return kind, accompany(
+            session,
+            melody,
+            candidates=_candidates(args, kind),
+            temperature=args.temperature,
+            top_k=args.top_k,
+            top_p=args.top_p,
+            min_p=args.min_p,
+            parallels=args.parallels,
+            seed=args.seed,
+            context=args.context,
+            keep_key=args.keep_key,
+            keep_silence=args.keep_silence,
+            progress=progress,
         )
-    return _ACCOMPANISTS[kind]
 
 
-def _chorale(
-    session: "Session", melody: "NoteSequence", args: argparse.Namespace, progress: Progress
-) -> "list[Accompaniment]":
-    from music_transformer.generation import accompany
-
-    return accompany(
-        session,
-        melody,
-        candidates=max(CHORALE_CANDIDATES, args.samples)
-        if args.candidates is None
-        else args.candidates,
-        temperature=args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        min_p=args.min_p,
-        parallels=args.parallels,
-        seed=args.seed,
-        context=args.context,
-        keep_key=args.keep_key,
-        keep_silence=args.keep_silence,
-        progress=progress,
-    )
-
-
-def _piano(
-    session: "Session", melody: "NoteSequence", args: argparse.Namespace, progress: Progress
-) -> "list[Accompaniment]":
-    from music_transformer.generation import accompany
-
-    if args.keep_key:
+def _check_kind(args: argparse.Namespace, kind: str) -> None:
+    """Raise ConfigError where a checkpoint of this kind cannot do what is asked."""
+    if kind not in TRACK_NAMES:
+        raise ConfigError(
+            f"the checkpoint {args.checkpoint} does not accompany, it continues a {kind}; take one "
+            "of chorales, such as bach, or of accompaniments, such as piano-accompaniment."
+        )
+    if kind == "accompaniment" and args.keep_key:
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
-    return accompany(
-        session,
-        melody,
-        candidates=args.samples if args.candidates is None else args.candidates,
-        temperature=args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        min_p=args.min_p,
-        seed=args.seed,
-        context=args.context,
-        keep_silence=args.keep_silence,
-        progress=progress,
-    )
 
 
-#: What composes, by the kind of the checkpoint's tokenizer.
-_ACCOMPANISTS: dict[str, Accompanist] = {"chorale": _chorale, "accompaniment": _piano}
+def _candidates(args: argparse.Namespace, kind: str) -> int:
+    """How many to draw; a piano draws them one after another, so no more than are written."""
+    if args.candidates is not None:
+        return int(args.candidates)
+    return max(CHORALE_CANDIDATES, args.samples) if kind == "chorale" else int(args.samples)
 
 
 @contextmanager

@@ -14,12 +14,10 @@
 | untied | product of positions with positions, apart from content, one for all layers | yes |
 """
 
-import dataclasses
-import difflib
 from dataclasses import dataclass
-from typing import Any
 
 from music_transformer.errors import ConfigError
+from music_transformer.model.settings import Settings
 from music_transformer.ops.attention import IMPLEMENTATIONS
 from music_transformer.ops.relational import time_rows
 
@@ -28,7 +26,7 @@ ATTENTION_POSITIONS = ("none", "relative", "shaw", "t5", "alibi", "rope", "untie
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Settings):
     """Settings of a `MusicTransformer`.
 
     Attributes:
@@ -186,17 +184,6 @@ class ModelConfig:
                     "attention=auto."
                 )
 
-    def _at_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigError(f"{name}={value!r}; choose a whole number from {least} up.")
-
-    def _one_of(self, name: str, allowed: tuple[str, ...]) -> None:
-        if getattr(self, name) not in allowed:
-            raise ConfigError(
-                f"{name}={getattr(self, name)!r}; choose one of {', '.join(allowed)}."
-            )
-
     @property
     def attention_width(self) -> int:
         """d_attention, where None stands for d_model."""
@@ -221,22 +208,3 @@ class ModelConfig:
     def positions(self) -> int:
         """Rows of the learned position table."""
         return self.context if self.max_len is None else self.max_len
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "ModelConfig":
-        """The config with these fields.
-
-        Raises:
-            ConfigError: an unknown key, or a value that makes no sense.
-        """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in values:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
-                raise ConfigError(f"unknown model setting {key!r}; {hint}")
-        return cls(**values)

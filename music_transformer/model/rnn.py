@@ -16,15 +16,13 @@ additively, looks at a fixed number of steps, and feeds what it saw back into th
 steps cannot be computed side by side; here they can.
 """
 
-import dataclasses
-import difflib
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
+from music_transformer.model.settings import Settings
 from music_transformer.ops.attention import plain_attention
 
 ATTENTIONS = ("none", "causal")
@@ -33,7 +31,7 @@ _FORGET = 1
 
 
 @dataclass(frozen=True)
-class RNNConfig:
+class RNNConfig(Settings):
     """Settings of a `PerformanceRNN`.
 
     Attributes:
@@ -59,34 +57,10 @@ class RNNConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "n_layers", "d_model", "d_hidden", "context"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{name}={value!r}; choose a whole number from 1 up.")
+            self._at_least(name, 1)
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout={self.dropout}; choose one in [0, 1).")
-        if self.attention not in ATTENTIONS:
-            raise ConfigError(
-                f"attention={self.attention!r}; choose one of {', '.join(ATTENTIONS)}."
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "RNNConfig":
-        """The config with these fields.
-
-        Raises:
-            ConfigError: an unknown key, or a value that makes no sense.
-        """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in values:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
-                raise ConfigError(f"unknown model setting {key!r}; {hint}")
-        return cls(**values)
+        self._one_of("attention", ATTENTIONS)
 
 
 class RNNCache:

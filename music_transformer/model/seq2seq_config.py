@@ -1,12 +1,10 @@
 """The settings of an encoder-decoder: one frozen dataclass, from which both stacks are derived."""
 
-import dataclasses
-import difflib
 from dataclasses import dataclass
-from typing import Any
 
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
+from music_transformer.model.settings import Settings
 
 INPUT_POSITIONS = ("none", "sinusoidal")
 ATTENTION_POSITIONS = ("none", "relative")
@@ -14,7 +12,7 @@ CROSS_POSITIONS = ("none", "time")
 
 
 @dataclass(frozen=True)
-class AccompanimentConfig:
+class AccompanimentConfig(Settings):
     """Settings of an `AccompanimentTransformer`.
 
     Attributes:
@@ -73,19 +71,16 @@ class AccompanimentConfig:
             ("attention_position", ATTENTION_POSITIONS),
             ("cross_position", CROSS_POSITIONS),
         ):
-            if getattr(self, name) not in allowed:
-                raise ConfigError(
-                    f"{name}={getattr(self, name)!r}; choose one of {', '.join(allowed)}."
-                )
+            self._one_of(name, allowed)
         for name in ("source_context", "d_cross", "cross_distance", "shifts_per_step"):
-            _at_least(name, getattr(self, name), 1)
+            self._at_least(name, 1)
         if self.d_cross % self.n_heads:
             raise ConfigError(
                 f"d_cross={self.d_cross} is not a multiple of n_heads={self.n_heads}; try "
                 f"{max(1, round(self.d_cross / self.n_heads)) * self.n_heads}."
             )
         for name in ("time_shift", "time_shifts", "source_pad"):
-            _at_least(name, getattr(self, name), 0)
+            self._at_least(name, 0)
         if self.source_pad >= self.source_vocab_size:
             raise ConfigError(
                 f"source_pad={self.source_pad} is outside the {self.source_vocab_size} ids of the "
@@ -129,27 +124,3 @@ class AccompanimentConfig:
     attention = property(lambda self: self.decoder.attention)
     attention_dropout = property(lambda self: self.decoder.attention_dropout)
     attention_width = property(lambda self: self.decoder.attention_width)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "AccompanimentConfig":
-        """The config with these fields.
-
-        Raises:
-            ConfigError: an unknown key, or a value that makes no sense.
-        """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in values:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
-                raise ConfigError(f"unknown model setting {key!r}; {hint}")
-        return cls(**values)
-
-
-def _at_least(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name}={value!r}; choose a whole number from {least} up.")
