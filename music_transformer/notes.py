@@ -239,14 +239,14 @@ class NoteSequence:
             held = (span >= 0) & (end[rows] < lift[span])
             end[rows[held]] = lift[span[held]]
         end = np.minimum(end, _next_onsets(self.pitch, self.start))
-        return self._replaced(end=end, pedals=Pedals())
+        return self.replaced(end=end, pedals=Pedals())
 
     def stretched(self, factor: float) -> NoteSequence:
         """The same music with every time multiplied by `factor` (> 1: slower)."""
         if not (np.isfinite(factor) and factor > 0):
             raise MidiError(f"stretched: factor is {factor}; it must be a number above 0.")
         pedals, tempos = self.pedals, self.tempos
-        return self._replaced(
+        return self.replaced(
             start=self.start * factor,
             end=self.end * factor,
             pedals=Pedals(pedals.channel, pedals.start * factor, pedals.end * factor),
@@ -262,7 +262,7 @@ class NoteSequence:
                 f"transposed: pitches would be {pitch.min()}..{pitch.max()} after {semitones:+d} "
                 "semitones; 0..127 exist."
             )
-        return self._replaced(pitch=pitch)
+        return self.replaced(pitch=pitch)
 
     def sliced(self, start: float, end: float) -> NoteSequence:
         """What sounds from second `start` to second `end`, cut at both and counted from `start`.
@@ -377,7 +377,12 @@ class NoteSequence:
             tempos=Tempos(times, 60.0 / np.asarray(bpm, np.float64)),
         )
 
-    def _replaced(self, **changes: Any) -> NoteSequence:
+    def selected(self, rows: IntArray | BoolArray) -> NoteSequence:
+        """The notes of some rows, by index or by mask; all else as it is."""
+        return self.replaced(**{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+    def replaced(self, **changes: Any) -> NoteSequence:
+        """The sequence with some columns, or other parts, changed."""
         names = (*_COLUMNS, "pedals", "warnings", "end_time", "tempos")
         return NoteSequence(**({name: getattr(self, name) for name in names} | changes))
 

@@ -214,23 +214,15 @@ def _only(
     notes: "NoteSequence", parts: str, names: tuple[str, ...]
 ) -> "tuple[NoteSequence, tuple[str, ...]]":
     """The tracks that are asked for, the first of them track 0, and their names."""
-    from music_transformer.notes import NoteSequence, Pedals
+    from music_transformer.notes import Pedals
 
     if parts == "both":
         return notes, names
     first = 0 if parts == "melody" else 1
     rows = (notes.track == 0) if parts == "melody" else (notes.track > 0)
-    chosen = NoteSequence(
-        pitch=notes.pitch[rows],
-        velocity=notes.velocity[rows],
-        start=notes.start[rows],
-        end=notes.end[rows],
-        channel=notes.channel[rows],
-        track=notes.track[rows] - first,
-        pedals=notes.pedals if parts == "melody" else Pedals(),
-        end_time=notes.end_time,
-        tempos=notes.tempos,
-    )
+    pedals = notes.pedals if parts == "melody" else Pedals()
+    chosen = notes.selected(rows)
+    chosen = chosen.replaced(track=chosen.track - first, pedals=pedals)
     return chosen, names[:1] if parts == "melody" else names[1:]
 
 

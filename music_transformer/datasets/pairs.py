@@ -18,9 +18,8 @@ Source: Huang et al. 2018, "Music Transformer", section 4.2; the lengths are thi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,56 +63,26 @@ class TrainingPairs(TrainingWindows):
     """Random segments of the training split, augmented, as batches of a fixed width.
 
     A piece is drawn in proportion to its events, a length of 5 to 30 seconds evenly, and where it
-    begins evenly. A piece shorter than that is taken whole.
-
-    Args:
-        data: prepared accompaniments with a training split.
-        length: L, input ids of a window.
-        batch_size: B, windows of a batch on this rank.
-        seed: of all draws.
-        rank: of this process.
-        world_size: number of processes.
-        augment: stretch and transpose as `augment` says.
+    begins evenly. A piece shorter than that is taken whole. Arguments are those of
+    `TrainingWindows`.
     """
 
-    def __init__(
-        self,
-        data: PreparedData,
-        *,
-        length: int,
-        batch_size: int,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        augment: bool = True,
-    ) -> None:
+    def _open(self, data: PreparedData) -> None:
+        super()._open(data)
         self._melodies = [np.asarray(melody) for melody in data.melodies("train")]
-        super().__init__(
-            data,
-            length=length,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            augment=False,
-        )
-        self.augment = augment
-        if augment:
-            self._transpositions = [
-                performance_transpositions(np.concatenate(sides))
-                for sides in zip(self._pieces, self._melodies, strict=True)
-            ]
+
+    def _allowed_transpositions(self, data: PreparedData) -> list[list[int]]:
+        """For each training piece the transpositions that both sides allow."""
+        return [
+            performance_transpositions(np.concatenate(sides))
+            for sides in zip(self._pieces, self._melodies, strict=True)
+        ]
 
     def batch(self, step: int) -> Batch:
         """The batch of a step on this rank; its source is as wide as its longest melody."""
         first = self.rank * self.batch_size
         pairs = [self._draw(step, first + row) for row in range(self.batch_size)]
         return collate_pairs(pairs, width=self.length)
-
-    def __reduce__(self) -> tuple[Callable[..., TrainingWindows], tuple[Any, ...]]:
-        """What another process needs to open the same pairs."""
-        _, arguments = super().__reduce__()
-        return _reopened, arguments
 
     def _draw(self, step: int, row: int) -> Pair:
         random = np.random.default_rng((self.seed, step, row))
@@ -136,10 +105,6 @@ class TrainingPairs(TrainingWindows):
             accompaniment, melody, begin, begin + span, factor=factor, semitones=semitones
         )
         return _pair(source, events, self.length, index, learn_end=True)
-
-
-def _reopened(path: Path, settings: Mapping[str, Any]) -> TrainingPairs:
-    return TrainingPairs(PreparedData.open(path), **settings)
 
 
 def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Pair]:

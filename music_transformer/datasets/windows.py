@@ -144,10 +144,8 @@ class TrainingWindows:
         self.augment = augment
         self.tokenizer = data.tokenizer
         self._data_path = data.path
-        # Plain views of the mapped file: arithmetic on a np.memmap wraps every result again.
-        self._pieces = [np.asarray(piece) for piece in data.pieces("train")]
-        self._ends = np.cumsum([len(piece) - 1 for piece in self._pieces])  # targets so far
-        self._transpositions = _transpositions(data) if augment else None
+        self._open(data)
+        self._transpositions = self._allowed_transpositions(data) if augment else None
 
     @property
     def events_per_epoch(self) -> int:
@@ -221,6 +219,7 @@ class TrainingWindows:
     def __reduce__(self) -> tuple[Callable[..., "TrainingWindows"], tuple[Any, ...]]:
         """What another process needs to open the same windows: no ids, but where they are."""
         return _reopened, (
+            type(self),
             self._data_path,
             {
                 "length": self.length,
@@ -231,6 +230,19 @@ class TrainingWindows:
                 "augment": self.augment,
             },
         )
+
+    def _open(self, data: PreparedData) -> None:
+        """Views of the training split: plain ones, for a np.memmap wraps every result again."""
+        self._pieces = [np.asarray(piece) for piece in data.pieces("train")]
+        self._ends = np.cumsum([len(piece) - 1 for piece in self._pieces])  # targets so far
+
+    def _allowed_transpositions(self, data: PreparedData) -> list[list[int]]:
+        """For each training piece the transpositions it allows."""
+        pieces = [piece[1:-1] for piece in self._pieces]
+        ranges = data.voice_ranges
+        if ranges is None:
+            return [performance_transpositions(events) for events in pieces]
+        return [chorale_transpositions(events, ranges) for events in pieces]
 
     def _crop(self, step: int, row: int) -> tuple[Ids, int]:
         """At most L + 1 ids of one piece, augmented, and the place of the first of them."""
@@ -272,8 +284,10 @@ class TrainingWindows:
         return np.concatenate([head, crop, tail])[:wanted]
 
 
-def _reopened(path: Path, settings: Mapping[str, Any]) -> TrainingWindows:
-    return TrainingWindows(PreparedData.open(path), **settings)
+def _reopened(
+    kind: type[TrainingWindows], path: Path, settings: Mapping[str, Any]
+) -> TrainingWindows:
+    return kind(PreparedData.open(path), **settings)
 
 
 #: The windows of a worker process; none anywhere else.
@@ -368,12 +382,3 @@ def collate(windows: Sequence[Window], *, pad: int) -> Batch:
         ids[row, : len(window.ids)] = window.ids
         targets[row, : len(window.ids)] = window.targets
     return Batch(ids, targets, first + torch.arange(length))
-
-
-def _transpositions(data: PreparedData) -> list[list[int]]:
-    """For each training piece the transpositions it allows."""
-    pieces = [piece[1:-1] for piece in data.pieces("train")]
-    ranges = data.voice_ranges
-    if ranges is None:
-        return [performance_transpositions(events) for events in pieces]
-    return [chorale_transpositions(events, ranges) for events in pieces]

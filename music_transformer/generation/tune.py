@@ -40,17 +40,8 @@ def read_tune(notes: NoteSequence) -> tuple[NoteSequence, list[str]]:
 def _on_track(notes: NoteSequence, track: int) -> NoteSequence:
     """The notes and pedals on one track and the channel of its number."""
     pedals = Pedals(np.full(len(notes.pedals), track), notes.pedals.start, notes.pedals.end)
-    return NoteSequence(
-        pitch=notes.pitch,
-        velocity=notes.velocity,
-        start=notes.start,
-        end=notes.end,
-        channel=np.full(len(notes), track),
-        track=np.full(len(notes), track),
-        pedals=pedals,
-        end_time=notes.end_time,
-        tempos=notes.tempos,
-    )
+    number = np.full(len(notes), track)
+    return notes.replaced(channel=number, track=number, pedals=pedals, warnings={})
 
 
 def later(notes: NoteSequence, seconds: float) -> NoteSequence:

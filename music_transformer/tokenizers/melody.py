@@ -212,7 +212,7 @@ def split_melody(
         MidiError: no note is on the given track.
     """
     rows = melody_rows(notes, track=track)
-    return _of_rows(notes, rows), _of_rows(notes, ~rows)
+    return notes.selected(rows), notes.selected(~rows)
 
 
 def extract_melody(notes: NoteSequence, *, track: int | None = None) -> NoteSequence:
@@ -236,7 +236,7 @@ def as_performance(
         MidiError: no note is on the given track.
     """
     rows = melody_rows(notes, track=track)
-    melody = _of_rows(notes, rows)
+    melody = notes.selected(rows)
     marked = NoteSequence(
         pitch=notes.pitch,
         velocity=notes.velocity,
@@ -250,7 +250,7 @@ def as_performance(
         NoteSequence(
             pitch=melody.pitch, velocity=melody.velocity, start=melody.start, end=melody.end
         ),
-        _of_rows(marked, marked.track == 0),
+        marked.selected(marked.track == 0),
     )
 
 
@@ -287,18 +287,3 @@ def _painted(pitch: Ints, first: Ints, after: Ints, steps: int) -> NDArray[np.ui
     ids[first[note] + within] = pitch[note] + HELD
     ids[first] = pitch
     return ids
-
-
-def _of_rows(notes: NoteSequence, rows: NDArray[np.bool_]) -> NoteSequence:
-    return NoteSequence(
-        pitch=notes.pitch[rows],
-        velocity=notes.velocity[rows],
-        start=notes.start[rows],
-        end=notes.end[rows],
-        channel=notes.channel[rows],
-        track=notes.track[rows],
-        pedals=notes.pedals,
-        warnings=notes.warnings,
-        end_time=notes.end_time,
-        tempos=notes.tempos,
-    )
