@@ -55,6 +55,10 @@ class ModelConfig(Settings):
         voice_labels: number of voices whose label is added to the input, 0 for none (chorales: 4).
         step_labels: period, in sixteenths since the start of the piece, of the label that is added
             to the input; 0 for none.
+        held_labels: the input also says for how many steps the voice whose turn comes has held its
+            last id, counted up to this many; 0 for no such label. With voice_labels.
+        interval_output: logits also come from the interval to the voice's last pitch, see
+            `model/voices.py`; with voice_labels.
         relative_pitch: relative attention also knows the interval between the pitches of two ids
             (0-127; other ids have none); with voice_labels, see `ops/relational.py`.
         relative_time: relative attention also knows the distance of two ids in steps of
@@ -83,6 +87,8 @@ class ModelConfig(Settings):
     attention: str = "auto"
     voice_labels: int = 0
     step_labels: int = 0
+    held_labels: int = 0
+    interval_output: bool = False
     clip_distance: int = 16
     t5_buckets: int = 32
     t5_max_distance: int = 128
@@ -97,7 +103,7 @@ class ModelConfig(Settings):
         for name in ("max_len", "max_distance", "block", "d_attention"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
-        for name in ("voice_labels", "step_labels"):
+        for name in ("voice_labels", "step_labels", "held_labels"):
             self._at_least(name, 0)
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
@@ -120,11 +126,7 @@ class ModelConfig(Settings):
             )
         self._check_positions()
         self._check_relational()
-        if self.step_labels and not self.voice_labels:
-            raise ConfigError(
-                f"step_labels={self.step_labels} without voice_labels: a step has one event a "
-                "voice, so their number must be known; set voice_labels too (chorales: 4)."
-            )
+        self._check_voices()
 
     def _check_positions(self) -> None:
         """Refuse what the chosen positions cannot do."""
@@ -161,22 +163,30 @@ class ModelConfig(Settings):
                 "in each head; leave it out."
             )
 
+    def _check_voices(self) -> None:
+        """Refuse what counts the turns of voices where their number is not known."""
+        for name in ("relative_pitch", "relative_time", "interval_output"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r}; choose true or false.")
+        for name in (
+            *("step_labels", "held_labels", "interval_output"),
+            *("relative_pitch", "relative_time"),
+        ):
+            if getattr(self, name) and not self.voice_labels:
+                raise ConfigError(
+                    f"{name} without voice_labels: it is for ids that take turns in voices, so "
+                    "their number must be known; set voice_labels too (chorales: 4)."
+                )
+
     def _check_relational(self) -> None:
         """Refuse relative pitch and time where they would not know what they need."""
         for name in ("relative_pitch", "relative_time"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}={getattr(self, name)!r}; choose true or false.")
             if not getattr(self, name):
                 continue
             if self.attention_position != "relative":
                 raise ConfigError(
                     f"{name} with attention_position={self.attention_position}: it is a further "
                     "term of relative; use attention_position=relative."
-                )
-            if not self.voice_labels:
-                raise ConfigError(
-                    f"{name} without voice_labels: it is for ids that take turns in voices, so "
-                    "their number must be known; set voice_labels too (chorales: 4)."
                 )
             if self.attention == "fused":
                 raise ConfigError(

@@ -19,6 +19,7 @@ from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.layers import DecoderLayer, InputEmbedding
 from music_transformer.model.one_row import Linear
 from music_transformer.model.positions import SHARED_SCHEMES, SharedPositions, StackPositions
+from music_transformer.model.voices import IntervalOutput, last_of_voice
 from music_transformer.ops.relational import PitchPairs, pitch_pairs, pitches_of
 
 
@@ -34,6 +35,9 @@ class MusicTransformer(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.output = Linear(config.d_model, config.vocab_size)
+        self.interval_output: IntervalOutput | None = None
+        if config.interval_output:
+            self.interval_output = IntervalOutput(config.d_model, config.vocab_size)
         self.apply(_initialise)
         with torch.no_grad():
             for layer in self.layers:  # the stream's variance stays near 1 at any depth
@@ -69,27 +73,36 @@ class MusicTransformer(nn.Module):
             start = cache.length
         if place is None:
             place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
-        x = self.input(ids, place, start)  # (B, L, d_model)
+        read = cache.append_ids(ids) if cache is not None and self._reads_voices else ids  # (B, S)
+        x = self.input(ids, place, start, read)  # (B, L, d_model)
         end = start + ids.shape[1]
         positions = None if self.positions is None else self.positions(ids.shape[1], end)
         if self.config.relative_pitch or self.config.relative_time:
-            positions = self._relational(ids, place, cache)
+            positions = self._relational(read, place, ids.shape[1])
         for index, layer in enumerate(self.layers):
             x = layer(x, layer=index, cache=cache, positions=positions)
         if cache is not None:
             cache.advance(ids.shape[1])
-        logits: Tensor = self.output(self.norm(x))  # (B, L, V)
+        x = self.norm(x)
+        logits: Tensor = self.output(x)  # (B, L, V)
+        if self.interval_output is not None:
+            last = last_of_voice(read, self.config.voice_labels)[:, -ids.shape[1] :]  # (B, L)
+            logits = logits + self.interval_output(x, last)
         return logits
 
-    def _relational(self, ids: Tensor, place: Tensor, cache: KVCache | None) -> SharedPositions:
+    @property
+    def _reads_voices(self) -> bool:
+        """Whether more is made of the ids than their embeddings: a cache must keep them then."""
+        config = self.config
+        return bool(config.relative_pitch or config.held_labels or config.interval_output)
+
+    def _relational(self, read: Tensor, place: Tensor, queries: int) -> SharedPositions:
         """What relative pitch and time need: the pitches read so far, the voice of the first id."""
         pitch: PitchPairs | None = None
         first_voice: tuple[int, ...] = (0,)
         if self.config.relative_pitch:
-            pitches = pitches_of(ids)  # (B, L)
-            if cache is not None:
-                pitches = cache.append_pitches(pitches)  # (B, S)
-            pitch = pitch_pairs(pitches, ids.shape[1], dtype=self.output.weight.dtype)
+            pitches = pitches_of(read)  # (B, S)
+            pitch = pitch_pairs(pitches, queries, dtype=self.output.weight.dtype)
         if self.config.relative_time:
             if place.shape[-1] > 1 and not (place.diff(dim=-1) == 1).all():
                 raise ShapeError(
@@ -112,7 +125,7 @@ class MusicTransformer(nn.Module):
             capacity=self.config.context if capacity is None else capacity,
             dtype=weight.dtype,
             device=weight.device,
-            pitches=self.config.relative_pitch,
+            ids=self._reads_voices,
         )
 
 

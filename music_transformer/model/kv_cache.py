@@ -12,7 +12,7 @@ class KVCache:
     A forward pass with a cache asks it for room once, then writes layer by layer; `length` moves
     when the pass is done.
 
-    With ``pitches`` it also keeps a pitch for each position, for relative pitch.
+    With ``ids`` it also keeps the id of each position, for what is made of pitches and voices.
 
     Attributes:
         length: positions held so far.
@@ -29,13 +29,13 @@ class KVCache:
         capacity: int,
         dtype: torch.dtype,
         device: torch.device,
-        pitches: bool = False,
+        ids: bool = False,
     ) -> None:
         shape = (n_layers, 2, batch, n_heads, capacity, d_head)
         self._store = torch.empty(shape, dtype=dtype, device=device)
-        self._pitches: Tensor | None = None
-        if pitches:
-            self._pitches = torch.empty(batch, capacity, dtype=torch.int64, device=device)
+        self._ids: Tensor | None = None
+        if ids:
+            self._ids = torch.empty(batch, capacity, dtype=torch.int64, device=device)
         self.capacity = capacity
         self.length = 0
 
@@ -66,12 +66,12 @@ class KVCache:
         self._store[layer, 1, :, :, self.length : end] = value
         return self._store[layer, 0, :, :, :end], self._store[layer, 1, :, :, :end]
 
-    def append_pitches(self, pitches: Tensor) -> Tensor:
-        """Write the pitches (B, L) of the new positions; all of them so far (B, S)."""
-        assert self._pitches is not None
-        end = self.length + pitches.shape[1]
-        self._pitches[:, self.length : end] = pitches
-        return self._pitches[:, :end]
+    def append_ids(self, ids: Tensor) -> Tensor:
+        """Write the ids (B, L) of the new positions; all of them so far (B, S)."""
+        assert self._ids is not None
+        end = self.length + ids.shape[1]
+        self._ids[:, self.length : end] = ids
+        return self._ids[:, :end]
 
     def advance(self, length: int) -> None:
         """Count ``length`` new positions, after every layer has written them."""

@@ -10,6 +10,7 @@ from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.one_row import Linear
 from music_transformer.model.positions import SharedPositions
+from music_transformer.model.voices import held_steps
 from music_transformer.ops.positions import sinusoidal_table
 
 
@@ -18,7 +19,8 @@ class InputEmbedding(nn.Module):
 
     - position is counted from the start of the window;
     - the labels come from `place`, the index of each id in its whole piece (START is 0): the id at
-      place p is there to predict event p, so it carries the voice and the step of that event.
+      place p is there to predict event p, so it carries the voice and the step of that event, and
+      for how many steps that voice has held what it has.
     """
 
     sinusoids: Tensor
@@ -30,6 +32,9 @@ class InputEmbedding(nn.Module):
         self.embedding = _embedding(config.vocab_size, d)
         self.voice = _embedding(config.voice_labels, d) if config.voice_labels else None
         self.step = _embedding(config.step_labels, d) if config.step_labels else None
+        self.held_embedding: nn.Parameter | None = None
+        if config.held_labels:
+            self.held_embedding = nn.Parameter(torch.zeros(config.held_labels + 1, d))
         self.position = _embedding(config.positions, d) if self._is("learned") else None
         self.merge = Linear(2 * d, d, bias=False) if self._is("sinusoidal_concat") else None
         self.dropout = nn.Dropout(config.dropout)
@@ -37,8 +42,11 @@ class InputEmbedding(nn.Module):
         table = sinusoidal_table(rows, d, base=config.position_base)
         self.register_buffer("sinusoids", table, persistent=False)
 
-    def forward(self, ids: Tensor, place: Tensor, start: int) -> Tensor:
+    def forward(self, ids: Tensor, place: Tensor, start: int, read: Tensor | None = None) -> Tensor:
         """ids (B, L) at window positions start..start+L-1 -> (B, L, d_model).
+
+        ``read`` (B, S) are all ids of the window so far, ``ids`` being the last of them; by default
+        there were none before. They are for the labels of what a voice holds.
 
         Raises:
             ShapeError: a position past the table of learned positions.
@@ -63,6 +71,12 @@ class InputEmbedding(nn.Module):
         if self.step is not None:
             step = place // self.config.voice_labels % self.config.step_labels
             x = x + self.step(step) * scale
+        if self.held_embedding is not None:
+            voices, most = self.config.voice_labels, self.config.held_labels
+            read = ids if read is None else read
+            near = read[:, -(ids.shape[1] + voices * (most + 1)) :]  # no farther is counted
+            held = held_steps(near, voices, most)[:, -ids.shape[1] :]  # (B, L)
+            x = x + F.embedding(held, self.held_embedding) * scale
         dropped: Tensor = self.dropout(x)
         return dropped
 

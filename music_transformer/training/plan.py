@@ -42,7 +42,10 @@ FREE = (
 
 #: Tables that --set may give to a model that was trained without: adding nothing at first, they
 #: leave it as it was.
-ZERO_AT_FIRST = ("time_embedding", "pitch_embedding")
+ZERO_AT_FIRST = (
+    *("time_embedding", "pitch_embedding"),
+    *("held_embedding", "interval_vectors", "interval_bias"),
+)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,11 @@ from music_transformer.model import ModelConfig
         ({"attention_position": "alibi", "attention": "skew"}, "attention=skew with attention_pos"),
         ({"attention_position": "rope", "shared_table": True}, "shared_table with attention_pos"),
         ({"clip_distance": 0}, "clip_distance=0; choose a whole number from 1 up"),
-        ({"step_labels": 16}, "step_labels=16 without voice_labels"),
+        ({"step_labels": 16}, "step_labels without voice_labels"),
+        ({"held_labels": 16}, "held_labels without voice_labels"),
+        ({"held_labels": -1}, "held_labels=-1; choose"),
+        ({"interval_output": True}, "interval_output without voice_labels"),
+        ({"interval_output": "yes", "voice_labels": 4}, "interval_output='yes'; choose true or"),
         ({"relative_pitch": True}, "relative_pitch without voice_labels"),
         ({"relative_time": True}, "relative_time without voice_labels"),
         ({"relative_time": 1, "voice_labels": 4}, "relative_time=1; choose true or false"),
@@ -58,9 +62,10 @@ def test_a_config_survives_its_dictionary() -> None:
     assert ModelConfig.from_dict(config.to_dict()) == config
 
 
-def test_a_dictionary_from_before_relative_pitch_and_time_has_neither() -> None:
+def test_a_dictionary_from_before_a_setting_does_without() -> None:
     old = ModelConfig(voice_labels=4).to_dict()
-    del old["relative_pitch"], old["relative_time"]
+    for name in ("relative_pitch", "relative_time", "held_labels", "interval_output"):
+        del old[name]
     assert ModelConfig.from_dict(old) == ModelConfig(voice_labels=4)
 
 

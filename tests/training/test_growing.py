@@ -1,4 +1,4 @@
-"""Relative pitch and time given to a model that was trained without: at first it answers alike."""
+"""Terms that are given to a model that was trained without them: at first it answers alike."""
 
 from pathlib import Path
 
@@ -33,15 +33,21 @@ def plain(tmp_path: Path) -> Path:
 
 
 def test_new_tables_add_nothing_at_first_and_are_trained(chorales: Path, plain: Path) -> None:
-    settings = ["relative_pitch=true", "relative_time=true"]
+    settings = ["relative_pitch=true", "relative_time=true", "held_labels=8"]
+    settings.append("interval_output=true")
     grown = new_plan(str(chorales), "bach", settings, init=str(plain)).build().eval()
     ids = torch.randint(36, 84, (2, 32), generator=torch.Generator().manual_seed(1))
     before = load_checkpoint(plain, "cpu").model(ids)
     logits = grown(ids)
     torch.testing.assert_close(logits, before)
     logits.square().sum().backward()
-    for name in ("time_embedding", "pitch_embedding"):
-        gradient = grown.get_parameter(f"layers.0.attention.{name}").grad
+    for name in (
+        "layers.0.attention.time_embedding",
+        "layers.0.attention.pitch_embedding",
+        "input.held_embedding",
+        "interval_output.interval_vectors",
+    ):
+        gradient = grown.get_parameter(name).grad
         assert gradient is not None
         assert gradient.abs().max() > 0
 
