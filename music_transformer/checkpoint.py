@@ -5,8 +5,10 @@
 training run counts as a checkpoint too: its best step, or its latest where none was evaluated.
 
 ``config.json`` is ``{"format": 1, "kind": "decoder", "model": ..., "tokenizer": ..., "training":
-...}``; ``kind`` says which model class the ``model`` part configures. Weights may be stored in half
-precision; a loaded model is always float32.
+...}``; ``kind`` says which model class the ``model`` part configures. There may be ``"sampling":
+{"temperature": ..., "top_k": ..., "top_p": ..., "min_p": ...}``, any of them: how to draw from this
+model where the call does not say. Weights may be stored in half precision; a loaded model is always
+float32.
 
 Weights too large for one file stand in several, as is usual: ``model-00001-of-00003.safetensors``
 and so on, with ``model.safetensors.index.json`` to say which weight is where.
@@ -17,7 +19,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from torch import Tensor
 from music_transformer.errors import CheckpointError, ConfigError, MusicTransformerError
 from music_transformer.files import replace_folder
 from music_transformer.model.kinds import KINDS, kind_of
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
 
 FORMAT = 1
@@ -46,7 +49,7 @@ class Session:
     """A loaded model with all that is needed to use it; the model is in eval mode, float32.
 
     Model and config are of one of the kinds of `model/kinds.py`, most often `MusicTransformer` and
-    `ModelConfig`.
+    `ModelConfig`; `sampling` is what the checkpoint says of how to draw from it.
     """
 
     model: Any
@@ -55,6 +58,7 @@ class Session:
     training: dict[str, Any]
     path: Path
     device: torch.device
+    sampling: Sampling = field(default_factory=Sampling)
 
     def save(
         self, folder: str | Path, *, half: bool = True, max_file_bytes: int | None = None
@@ -65,6 +69,7 @@ class Session:
             self.model,
             self.tokenizer,
             training=self.training,
+            sampling=self.sampling,
             half=half,
             max_file_bytes=max_file_bytes,
         )
@@ -144,7 +149,15 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
         )
     model = _build(folder, model_class, model_config)
     model.to(target).eval()
-    return Session(model, tokenizer, model_config, config["training"], folder, target)
+    return Session(
+        model,
+        tokenizer,
+        model_config,
+        config["training"],
+        folder,
+        target,
+        sampling_of(config),
+    )
 
 
 def save_checkpoint(
@@ -153,6 +166,7 @@ def save_checkpoint(
     tokenizer: Tokenizer,
     *,
     training: Mapping[str, Any],
+    sampling: Sampling | None = None,
     half: bool = False,
     max_file_bytes: int | None = None,
 ) -> Path:
@@ -162,6 +176,7 @@ def save_checkpoint(
     there is no README.md, one is written from what ``training`` tells.
 
     Args:
+        sampling: how to draw from the model where a call does not say; None says nothing.
         half: store the weights in half precision.
         max_file_bytes: weights that take more stand in several files, each at most so large.
 
@@ -183,6 +198,7 @@ def save_checkpoint(
             model,
             tokenizer,
             training=training,
+            sampling=sampling,
             half=half,
             max_file_bytes=max_file_bytes,
         )
@@ -223,17 +239,20 @@ def write_files(
     tokenizer: Tokenizer,
     *,
     training: Mapping[str, Any],
+    sampling: Sampling | None = None,
     half: bool = False,
     max_file_bytes: int | None = None,
 ) -> None:
     """Write weights and config into ``folder`` as it is; who calls makes the whole atomic."""
     weights = {name: _stored(tensor, half) for name, tensor in model.state_dict().items()}
     _write_weights(folder, weights, max_file_bytes)
+    said = {} if sampling is None else sampling.to_dict()
     config = {
         "format": FORMAT,
         "kind": kind_of(model.config),
         "model": model.config.to_dict(),
         "tokenizer": tokenizer.to_config(),
+        **({"sampling": said} if said else {}),
         "training": dict(training),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -243,7 +262,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` of a checkpoint, checked for form.
 
     Raises:
-        CheckpointError: it is missing, no JSON, of a later format or of an unknown kind.
+        CheckpointError: it is missing, no JSON, of a later format or of an unknown kind, or what it
+            says of sampling makes no sense.
     """
     path = folder / CONFIG
     config = read_json(path)
@@ -254,13 +274,22 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path}: format {config['format']}, this version reads {FORMAT}; update the package."
         )
-    for key in ("model", "tokenizer", "training"):
-        if not isinstance(config[key], dict):
+    for key in ("model", "tokenizer", "training", "sampling"):
+        if not isinstance(config.get(key, {}), dict):
             raise CheckpointError(f"{path}: {key!r} is no object; restore it from its source.")
     if str(config.get("kind", "decoder")) not in KINDS:
         known = ", ".join(KINDS)
         raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
+    try:
+        sampling_of(config)
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: sampling: {error}") from error
     return config
+
+
+def sampling_of(config: Mapping[str, Any]) -> Sampling:
+    """What a config that was read says of how to draw from the model."""
+    return Sampling.from_dict(config.get("sampling", {}))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -57,7 +57,12 @@ def main() -> int:
         sessions[0].model.load_state_dict(average(sessions))
         training = {**sessions[0].training, "averaged": args.checkpoints}
         save_checkpoint(
-            args.out, sessions[0].model, sessions[0].tokenizer, training=training, half=False
+            args.out,
+            sessions[0].model,
+            sessions[0].tokenizer,
+            training=training,
+            sampling=sessions[0].sampling,
+            half=False,
         )
     except (MusicTransformerError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

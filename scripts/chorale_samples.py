@@ -11,7 +11,7 @@ Markdown, ready for docs/chorales.md; `--out` keeps the MIDI files and statistic
 
 Temperature, top-p and parallels (the factor of the rule at sampling time, 1 for none) may have
 several values: every combination is drawn, all side by side in one batch, and the table has one row
-for each.
+for each. Without the flags, temperature and filters are what the checkpoint says, as in `generate`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation import beside, describe_chorale
 from music_transformer.generation import Settings
 from music_transformer.generation.counterpoint import DEFAULT_PARALLELS
+from music_transformer.generation.filters import choose_filters
 from music_transformer.generation.run import Draw, Run
 from music_transformer.tokenizers import ChoraleTokenizer
 
@@ -102,8 +104,9 @@ def main() -> int:
     for settings, drawn in zip(kinds, samples, strict=True):
         found = beside([describe_chorale(tokenizer.decode_grid(ids)) for ids in drawn], chorales)
         found["settings"] = {
-            name: getattr(settings, name)
-            for name in ("temperature", "top_k", "top_p", "min_p", "parallels", "seed")
+            **asdict(choose_filters(settings.sampling, session.sampling)),
+            "parallels": settings.parallels,
+            "seed": settings.seed,
         }
         results.append(found)
     if args.out is not None:
@@ -124,9 +127,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--batch-size", type=int, default=25, help="of each setting, drawn at a time (%(default)s)"
     )
-    parser.add_argument("--temperature", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--temperature", type=float, nargs="+", default=[None])
     parser.add_argument("--top-k", type=int)
-    parser.add_argument("--top-p", type=float, nargs="+", default=[0.95])
+    parser.add_argument("--top-p", type=float, nargs="+", default=[None])
     parser.add_argument("--min-p", type=float)
     parser.add_argument("--parallels", type=float, nargs="+", default=[DEFAULT_PARALLELS])
     parser.add_argument("--seed", type=int, default=0)

@@ -8,19 +8,30 @@ that is already there is replaced only when the new one has a lower NLL on the s
 """
 
 import argparse
+import dataclasses
+import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from music_transformer.checkpoint import CONFIG, README, load_checkpoint, read_config
+from music_transformer.checkpoint import (
+    CONFIG,
+    README,
+    load_checkpoint,
+    read_config,
+    sampling_of,
+)
 from music_transformer.datasets import PreparedData
+from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation import Floors, NllReport, count_floors, evaluate_nll
 from music_transformer.evaluation.conditional import ShuffledNll, shuffled_nll
 from music_transformer.model import AccompanimentConfig, RNNConfig
+from music_transformer.sampling import Sampling
 
 LICENCES = {
     "maestro": (
@@ -53,8 +64,20 @@ def main() -> int:
         action="store_true",
         help=f"let a release be larger than {LARGEST_MIB:g} MiB, in files of at most that",
     )
+    parser.add_argument(
+        "--sampling",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="how to draw where a call does not say, as temperature=1.05 top_p=1; nothing after "
+        "it: the defaults of the package (without the flag: what the release that is there says, "
+        "else what the checkpoint says)",
+    )
     args = parser.parse_args()
 
+    try:
+        sampling = _sampling(args.sampling, args.out)
+    except MusicTransformerError as error:
+        sys.exit(str(error))
     data = PreparedData.open(args.data)
     with tempfile.TemporaryDirectory() as folder:
         rounded = load_checkpoint(args.checkpoint, "cpu").save(
@@ -67,6 +90,8 @@ def main() -> int:
                 "more in several files with --split-files."
             )
         session = load_checkpoint(rounded, "cpu")
+        if sampling is not None:
+            session = dataclasses.replace(session, sampling=sampling)
         splits = ["validation", "test"] if args.test else ["validation"]
         measured: dict[str, tuple[NllReport, Floors]] = {}
         exchanged: dict[str, ShuffledNll] = {}
@@ -125,6 +150,30 @@ def _released_nll(folder: Path, checksum: str) -> float | None:
     if released.get("data_checksum") != checksum:
         return None
     return float(released["validation"]["nll"])
+
+
+def _sampling(asked: Sequence[str] | None, released: Path) -> Sampling | None:
+    """What is asked for, else what the release that is there says; None where neither says.
+
+    Raises:
+        ConfigError: it makes no sense.
+        CheckpointError: the release is damaged.
+    """
+    if asked is not None:
+        pairs = [text.partition("=") for text in asked]
+        return Sampling.from_dict({key: _value(text) for key, _, text in pairs})
+    if not (released / CONFIG).is_file():
+        return None
+    config = read_config(released)
+    return sampling_of(config) if "sampling" in config else None
+
+
+def _value(text: str) -> Any:
+    """A number, or the text that should have been one."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _shape(config: Any) -> str:

@@ -39,6 +39,9 @@ from music_transformer.evaluation.paired import paired_difference
 
 SHORTEST_SLICE_MINUTES = 0.05
 
+_BY_QUARTER = "by quarter of the window"
+_COSTS = ("parameters", "events a run", "minutes a run")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -176,7 +179,7 @@ def _full(table: Table, args: argparse.Namespace) -> int:
         settings = [*args.settings, *steps]
         result = _trained(run, row.preset, settings, 0, args, clock)
         if result is not None:
-            results[row.preset] = {**result, **_measured(run, result, "validation", args)}
+            results[row.preset] = {**_measured(run, result, "validation", args), **result}
             if args.test and result["reason"] == "finished":
                 results[row.preset]["test"] = _measured(run, result, "test", args)["nll"]
     _write(args.out, full_table(table, args.rows, results), {"rows": results})
@@ -186,7 +189,8 @@ def _full(table: Table, args: argparse.Namespace) -> int:
 def full_table(table: Table, rows: Sequence[Row], results: dict[str, dict[str, Any]]) -> str:
     """Markdown: the paper's number and ours, and how far each row is trained."""
     tested = any("test" in result for result in results.values())
-    head = ["model", "paper", "ours", "trained", "parameters"] + ["ours, test"] * tested
+    head = ["model", "paper", "ours", "trained", "parameters", _BY_QUARTER]
+    head += ["ours, test"] * tested
     lines = [f"{table.title}: {table.unit}, validation, lower is better.", "", *_head(head)]
     for name, number in table.known:
         lines.append(_line([name, f"{number:g}", *[""] * (len(head) - 2)]))
@@ -197,8 +201,12 @@ def full_table(table: Table, rows: Sequence[Row], results: dict[str, dict[str, A
             lines.append(_line([*cells, "not trained yet", *[""] * (len(head) - 3)]))
             continue
         minutes = result["seconds"] / 60
-        trained = f"{result['step']:,} of {result['steps']:,} steps, {minutes:,.0f} min"
+        trained = (
+            f"{result['step']:,} of {result['steps']:,} steps, {result['events'] / 1e6:.1f} M "
+            f"events, {minutes:,.0f} min"
+        )
         cells += [f"{result['nll']:.4f}", trained, f"{result['parameters'] / 1e6:.1f} M"]
+        cells.append(_quarters([result]))
         cells += [f"{result['test']:.4f}" if "test" in result else ""] * tested
         lines.append(_line(cells))
     return "\n".join(lines) + "\n"
@@ -230,7 +238,7 @@ def _equal(table: Table, args: argparse.Namespace) -> int:
             result = _trained(run, preset, settings, seed, args, clock)
             if result is None or result["reason"] != "finished":
                 continue
-            found = {"seed": seed, **result, **_measured(run, result, "validation", args)}
+            found = {**_measured(run, result, "validation", args), **result, "seed": seed}
             results[row.preset].append(found)
     done = {name: runs for name, runs in results.items() if runs}
     differences = compare(done)
@@ -271,12 +279,13 @@ def equal_table(
         f"{' '.join(map(str, args.seeds))}; {shape}. {table.unit.capitalize()}, validation "
         f"({measured}).",
         "",
-        *_head(["model", "paper", "mean", "sd over seeds", "parameters", "minutes a run"]),
+        *_head(["model", "paper", "mean", "sd over seeds", _BY_QUARTER, *_COSTS]),
     ]
     for row in rows:
         runs = results.get(row.preset)
         if runs is None:
-            lines.append(_line([_named(row), f"{row.paper:g}", "not trained yet", "", "", ""]))
+            blank = [""] * (2 + len(_COSTS))
+            lines.append(_line([_named(row), f"{row.paper:g}", "not trained yet", *blank]))
             continue
         nlls = [run["nll"] for run in runs]
         mean = sum(nlls) / len(nlls)
@@ -286,8 +295,9 @@ def equal_table(
             spread = f"{math.sqrt(variance):.4f}"
         minutes = sum(run["seconds"] for run in runs) / len(runs) / 60
         millions = runs[0]["parameters"] / 1e6
-        cells = [_named(row), f"{row.paper:g}", f"{mean:.4f}", spread]
-        lines.append(_line([*cells, f"{millions:.2f} M", f"{minutes:.1f}"]))
+        events = sum(run["events"] for run in runs) / len(runs) / 1e6
+        cells = [_named(row), f"{row.paper:g}", f"{mean:.4f}", spread, _quarters(runs)]
+        lines.append(_line([*cells, f"{millions:.2f} M", f"{events:.2f} M", f"{minutes:.1f}"]))
     names = {row.preset: row.name for row in rows}
     lines += [
         "",
@@ -404,6 +414,13 @@ def _write(out: Path, text: str, results: dict[str, Any]) -> None:
     (out / "table.md").write_text(text, encoding="utf-8")
     _keep(out / "results.json", results)
     print(text)
+
+
+def _quarters(runs: Sequence[dict[str, Any]]) -> str:
+    """Mean NLL in the first to the last quarter of the window, over runs."""
+    columns = zip(*(run["by_quarter"] for run in runs), strict=True)
+    means = [sum(column) / len(column) if None not in column else None for column in columns]
+    return " / ".join("-" if mean is None else f"{mean:.3f}" for mean in means)
 
 
 def _named(row: Row) -> str:

@@ -24,7 +24,9 @@ from tqdm import tqdm
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.evaluation.memorisation import find_index
 from music_transformer.generation import Settings, generate_batch
+from music_transformer.generation.filters import choose_filters
 from music_transformer.midi import read_midi, write_midi
+from music_transformer.sampling import Sampling
 
 MOTIFS = Path(__file__).resolve().parents[1] / "data" / "motifs"
 
@@ -37,8 +39,8 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=10, help="of each (%(default)s)")
     parser.add_argument("--seconds", type=float, default=120.0, help="(%(default)s)")
     parser.add_argument("--resample", type=int, default=0, help="(%(default)s)")
-    parser.add_argument("--temperature", type=float, default=Settings.temperature)
-    parser.add_argument("--top-p", type=float, default=Settings.top_p)
+    parser.add_argument("--temperature", type=float, help="(what the checkpoint says, else 1)")
+    parser.add_argument("--top-p", type=float, help="(what the checkpoint says, else 0.95)")
     parser.add_argument("--hold-seconds", type=float, default=Settings.hold_seconds)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -49,6 +51,8 @@ def main() -> int:
 
     torch.set_num_threads(args.threads)
     session = load_checkpoint(args.checkpoint, device=args.device)
+    filters = choose_filters(Sampling(args.temperature, top_p=args.top_p), session.sampling)
+    args.temperature, args.top_p = filters.temperature, filters.top_p  # for result.json
     index = find_index(session.path)
     rows: list[dict[str, Any]] = []
     for motif in tqdm(sorted(args.motifs.glob("*.mid")), unit="motif"):

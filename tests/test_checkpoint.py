@@ -19,6 +19,7 @@ from music_transformer.checkpoint import (
 )
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 CONFIG = ModelConfig(n_layers=1, d_model=6, n_heads=2, d_ff=10, context=13, max_distance=7)
@@ -49,6 +50,49 @@ def test_a_saved_model_loads_as_it_was(folder: Path, model: MusicTransformer) ->
     assert not session.model.training
     for name, tensor in model.state_dict().items():
         assert torch.equal(session.model.state_dict()[name], tensor)
+
+
+def test_what_a_checkpoint_says_of_sampling_is_saved_loaded_and_saved_again(
+    model: MusicTransformer, tmp_path: Path
+) -> None:
+    said = Sampling(temperature=1.05, top_p=1.0)
+    folder = save_checkpoint(
+        tmp_path / "said", model, PerformanceTokenizer(), training={}, sampling=said
+    )
+    session = load_checkpoint(folder, device="cpu")
+    assert session.sampling == said
+    again = session.save(tmp_path / "again")
+    assert load_checkpoint(again, device="cpu").sampling == said
+    config = json.loads((again / "config.json").read_text())
+    assert list(config) == ["format", "kind", "model", "tokenizer", "sampling", "training"]
+    assert (config["format"], config["sampling"]) == (1, {"temperature": 1.05, "top_p": 1.0})
+
+
+def test_a_checkpoint_need_not_say_anything_of_sampling(folder: Path, tmp_path: Path) -> None:
+    session = load_checkpoint(folder, device="cpu")
+    assert session.sampling == Sampling()
+    assert "sampling" not in json.loads((folder / "config.json").read_text())
+    session.save(tmp_path / "again")
+    assert "sampling" not in json.loads((tmp_path / "again" / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("sampling", "complaint"),
+    [
+        ({"seed": 1}, "sampling: 'seed' is unknown; known are temperature, top_k, top_p, min_p."),
+        ({"top_p": 1.5}, "sampling: top_p=1.5; choose one above 0, up to 1 (keeps all)."),
+        ({"top_k": "5"}, "sampling: top_k='5'; give a whole number, or leave it out."),
+        (None, "'sampling' is no object; restore it from its source."),
+        ([1.05], "'sampling' is no object; restore it from its source."),
+    ],
+)
+def test_sampling_that_makes_no_sense_is_one_line(
+    folder: Path, sampling: Any, complaint: str
+) -> None:
+    edit(folder, sampling=sampling)
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(folder)
+    assert str(caught.value) == f"{folder / 'config.json'}: {complaint}"
 
 
 def test_half_precision_loads_into_float32(model: MusicTransformer, tmp_path: Path) -> None:

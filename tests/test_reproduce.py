@@ -82,7 +82,15 @@ def reproduced(monkeypatch: pytest.MonkeyPatch, data: Path, out: Path, *flags: s
 def run_of(nll: list[float], seed: int = 0) -> dict[str, Any]:
     by_piece = [{"piece": i, "events": 10, "nll": value} for i, value in enumerate(nll)]
     mean = float(np.mean(nll))
-    return {"seed": seed, "nll": mean, "by_piece": by_piece, "seconds": 90.0, "parameters": 10_000}
+    return {
+        "seed": seed,
+        "nll": mean,
+        "by_piece": by_piece,
+        "by_quarter": [0.7 - 0.2 * seed, 0.5, 0.4, None],
+        "seconds": 90.0,
+        "events": 120_000,  # of training
+        "parameters": 10_000,
+    }
 
 
 def test_an_order_is_claimed_only_where_the_interval_leaves_out_0() -> None:
@@ -97,7 +105,9 @@ def test_an_order_is_claimed_only_where_the_interval_leaves_out_0() -> None:
     args = argparse.Namespace(scale="small", steps=7, seeds=[0, 1], windows=None)
     text = reproduce.equal_table(TABLE, TABLE.rows, results, [clear], args)
     assert text.splitlines()[-1].endswith("| relative |")
-    assert "| plain | 0.417 | 0.6005 | 0.0007 | 0.01 M | 1.5 |" in text
+    assert (
+        "| plain | 0.417 | 0.6005 | 0.0007 | 0.600 / 0.500 / 0.400 / - | 0.01 M | 0.12 M | 1.5 |"
+    ) in text
     unclear = {**results, "jsb-relative": [run_of(list(pieces + 0.1 + noise))]}
     assert reproduce.compare(unclear)[0]["order"] == 0
     text = reproduce.equal_table(TABLE, TABLE.rows, unclear, reproduce.compare(unclear), args)
@@ -109,7 +119,10 @@ def test_the_table_stands_beside_the_papers_numbers_and_says_what_is_not_trained
     text = reproduce.full_table(TABLE, TABLE.rows, {"jsb-relative": result})
     assert "| Coconet | 0.436 |" in text
     assert "| plain | 0.417 | not trained yet |" in text
-    assert "| relative (a note) | 0.357 | 0.4500 | 10 of 20 steps, 2 min | 0.0 M | 0.5000 |" in text
+    assert (
+        "| relative (a note) | 0.357 | 0.4500 | 10 of 20 steps, 0.1 M events, 2 min | 0.0 M | "
+        "0.700 / 0.500 / 0.400 / - | 0.5000 |"
+    ) in text
 
 
 def test_equal_runs_are_trained_once_and_compared(

@@ -102,10 +102,10 @@ def run(args: argparse.Namespace) -> int:
         check_output(path, args.force)
     check_extras(args)
 
-    from music_transformer.generation import Filters
     from music_transformer.generation.counterpoint import check_parallels
+    from music_transformer.sampling import Sampling
 
-    Filters(args.temperature, args.top_k, args.top_p, args.min_p)  # refused before the model loads
+    Sampling(args.temperature, args.top_k, args.top_p, args.min_p)  # refused before the model loads
     check_parallels(args.parallels)
     kind, ranked = _accompany(args)
     with ExitStack() as stack:  # every file appears, or none does

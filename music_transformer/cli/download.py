@@ -80,7 +80,7 @@ def _corpus(args: argparse.Namespace, download: "Download") -> int:
 
 def _checkpoint(args: argparse.Namespace) -> int:
     """Copy a released checkpoint; there is no place on the network to fetch it from."""
-    from music_transformer.datasets.download import copy_checkpoint
+    from music_transformer.datasets.download import copy_checkpoint, is_checkpoint
 
     if args.source is None:
         raise DatasetError(
@@ -88,7 +88,7 @@ def _checkpoint(args: argparse.Namespace) -> int:
             f"(checkpoints/{args.what}); give a checkout's folder with --from, "
             "or name it in $MUSIC_TRANSFORMER_CHECKPOINTS."
         )
-    if args.out.exists() and not (args.force and _is_checkpoint(args.out)):
+    if args.out.exists() and not (args.force and is_checkpoint(args.out)):
         raise ConfigError(f"{args.out}: it exists; --force replaces the folder of a checkpoint.")
     copy_checkpoint(args.source, args.out)
     if args.json:
@@ -96,11 +96,6 @@ def _checkpoint(args: argparse.Namespace) -> int:
     else:
         print(args.out)
     return 0
-
-
-def _is_checkpoint(folder: Path) -> bool:
-    """Whether a folder holds a checkpoint and may be replaced by one."""
-    return (folder / "config.json").is_file() and (folder / "model.safetensors").is_file()
 
 
 def _meter(download: "Download") -> "Meter":

@@ -111,17 +111,16 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument(
         "--temperature",
         type=float,
-        default=1.0,
-        help="below 1 safer, above 1 wilder, 0 always the likeliest event (default: 1)",
+        help="below 1 safer, above 1 wilder, 0 always the likeliest event (default: what the "
+        "checkpoint says, else 1)",
     )
     sampling.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest events")
     sampling.add_argument(
         "--top-p",
         type=float,
-        default=0.95,
         metavar="P",
-        help="only the likeliest events that make up P of the probability; 1 for all "
-        "(default: %(default)s)",
+        help="only the likeliest events that make up P of the probability; 1 for all (default: "
+        "what the checkpoint says, else 0.95)",
     )
     sampling.add_argument(
         "--min-p", type=float, metavar="P", help="only events P times as likely as the likeliest"

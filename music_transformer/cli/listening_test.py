@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,15 @@ def _add_build(steps: Any) -> None:
         help="silence after the primer (default: 2.5)",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="take only the first N primers")
-    parser.add_argument("--temperature", type=float, default=1.0, help="(default: 1)")
-    parser.add_argument("--top-p", type=float, default=0.95, metavar="P", help="(default: 0.95)")
+    parser.add_argument(
+        "--temperature", type=float, help="of all models (default: what each one says, else 1)"
+    )
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help="of all models (default: what each one says, else 0.95)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the music and of the order")
     parser.add_argument(
         "--format", choices=("opus", "wav"), default="opus", help="of the clips (default: opus)"
@@ -113,6 +121,7 @@ def _add_analyse(steps: Any) -> None:
 def run_build(args: argparse.Namespace) -> int:
     """Compose and play every clip, write page and key; their paths go to stdout."""
     from music_transformer.evaluation.listening import REAL, Key, name_clips, plan_trials
+    from music_transformer.sampling import Sampling
 
     names = [Path(checkpoint).name for checkpoint in args.checkpoints]
     sources = [*names, *([] if args.no_real else [REAL])]
@@ -123,12 +132,14 @@ def run_build(args: argparse.Namespace) -> int:
     for name in ("events", "limit"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise ConfigError(f"--{name} {getattr(args, name)}; choose 1 or more.")
+    asked = Sampling(args.temperature, top_p=args.top_p)
     key_path = args.key or args.out.with_name(f"{args.out.name}.key.json")
     _check_places(args.out, key_path, args.force)
     files = _midi_files(args.primers)
 
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.cli.output import say_device
+    from music_transformer.generation.filters import choose_filters
 
     sessions = {
         name: load_checkpoint(checkpoint, device=args.device)
@@ -150,8 +161,10 @@ def run_build(args: argparse.Namespace) -> int:
         "primer_seconds": args.primer_seconds,
         "events": args.events,
         "primer_gap": args.primer_gap,
-        "temperature": args.temperature,
-        "top_p": args.top_p,
+        "sampling": {
+            name: asdict(choose_filters(asked, session.sampling))
+            for name, session in sessions.items()
+        },
         "seed": args.seed,
     }
     key = Key(args.out.name, tuple(sources), trials, clips, settings)

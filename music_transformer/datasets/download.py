@@ -59,7 +59,10 @@ MAESTRO = Download(
 DOWNLOADS = {download.name: download for download in (JSB, MAESTRO)}
 CHECKPOINTS = ("bach", "piano", "piano-accompaniment")
 
-_CHECKPOINT_FILES = ("config.json", "model.safetensors")
+_CONFIG = "config.json"  # the names of `checkpoint.py`, which stands above
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 
 class Meter:
@@ -121,19 +124,29 @@ def copy_file(download: Download, source: Path, out: Path) -> None:
         shutil.copyfile(path, temporary)
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Whether `folder` holds a configuration and weights, in one file or in several."""
+    weights = (folder / _WEIGHTS).is_file() or (folder / _INDEX).is_file()
+    return weights and (folder / _CONFIG).is_file()
+
+
 def copy_checkpoint(source: Path, out: Path) -> None:
     """Copy the folder of a released checkpoint to `out`, in one step.
 
-    Its configuration has to be JSON and its weights a whole safetensors file.
+    Its configuration has to be JSON and its weights a whole safetensors file, or several with what
+    their index promises.
 
     Raises:
-        DatasetError: it is no such folder.
+        DatasetError: it is no such folder, or a file of it is missing or damaged.
     """
-    for name in _CHECKPOINT_FILES:
-        if not (source / name).is_file():
-            raise DatasetError(f"{source}: no {name} in it, so this is no checkpoint folder.")
-    _check_json(source / "config.json")
-    _check_safetensors(source / "model.safetensors")
+    if not is_checkpoint(source):
+        missing = _WEIGHTS if (source / _CONFIG).is_file() else _CONFIG
+        raise DatasetError(f"{source}: no {missing} in it, so this is no checkpoint folder.")
+    _check_config(source / _CONFIG)
+    if (source / _WEIGHTS).is_file():
+        _check_safetensors(source / _WEIGHTS)
+    else:
+        _check_shards(source / _INDEX)
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -233,20 +246,46 @@ def _wrong(download: Download, origin: str, found: str, *, deleted: bool = False
     return DatasetError(f"{origin}: not {what}: {found}{end}.")
 
 
-def _check_json(path: Path) -> None:
+def _read_json(path: Path) -> Any:
     try:
-        config = json.loads(path.read_bytes())
-    except ValueError as error:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: not JSON ({error}); restore it from its source.") from error
+
+
+def _check_config(path: Path) -> None:
+    config = _read_json(path)
     if not isinstance(config, dict) or "model" not in config or "tokenizer" not in config:
         raise DatasetError(f"{path}: names no model and tokenizer; restore it from its source.")
 
 
-def _check_safetensors(path: Path) -> None:
+def _check_shards(index: Path) -> None:
+    """Refuse weights in several files where one of the files, or a weight in it, is missing."""
+    content = _read_json(index)
+    places = content.get("weight_map") if isinstance(content, dict) else None
+    if not (isinstance(places, dict) and places) or not all(
+        isinstance(shard, str) and _SHARD.fullmatch(shard) for shard in places.values()
+    ):
+        raise DatasetError(f"{index}: no map from weights to files; restore it from its source.")
+    for shard in sorted(set(places.values())):
+        path = index.with_name(shard)
+        if not path.is_file():
+            raise DatasetError(f"{path} is missing, {index.name} names it; restore it.")
+        found = _check_safetensors(path)
+        for name, place in places.items():
+            if place == shard and name not in found:
+                raise DatasetError(
+                    f"{path}: the weight {name} is missing, {index.name} says it is there; the "
+                    "files are of different models."
+                )
+
+
+def _check_safetensors(path: Path) -> set[str]:
+    """The names of the weights in a whole safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy"):
-            pass
+        with safe_open(path, framework="numpy") as file:
+            return set(file.keys())
     except (SafetensorError, OSError) as error:
         raise DatasetError(f"{path}: not whole weights; restore them from their source.") from error

@@ -32,12 +32,17 @@ from music_transformer.generation.counterpoint import (
     discourage_parallels,
 )
 from music_transformer.generation.duet import DuetReport, play_to
-from music_transformer.generation.filters import Filters, draw, sample_generator
+from music_transformer.generation.filters import (
+    Filters,
+    choose_filters,
+    draw,
+    sample_generator,
+)
 from music_transformer.generation.melody import Melody, Range, read_melody, transposition_into
 from music_transformer.generation.sampler import Window, context_of
-from music_transformer.generation.settings import DEFAULT_TOP_P
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import NoteSequence
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import AccompanimentTokenizer, ChoraleTokenizer
 from music_transformer.tokenizers.chorale import (
     N_VOICES,
@@ -121,9 +126,9 @@ def accompany(
     melody: NoteSequence,
     *,
     candidates: int = DEFAULT_CANDIDATES,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     top_k: int | None = None,
-    top_p: float | None = DEFAULT_TOP_P,
+    top_p: float | None = None,
     min_p: float | None = None,
     parallels: float = DEFAULT_PARALLELS,
     seed: int = 0,
@@ -139,8 +144,10 @@ def accompany(
             `duet`.
         melody: one voice; of more the highest notes are taken, see `melody`.
         candidates: how many to draw; candidate i has generator (seed, i).
-        temperature: 1 is the model's own distribution, 0 its likeliest event.
-        top_k, top_p, min_p: leave out unlikely events, see `Filters`; None leaves nothing out.
+        temperature: 1 is the model's own distribution, 0 its likeliest event; None is what the
+            checkpoint says, else 1.
+        top_k, top_p, min_p: leave out unlikely events, see `Sampling`; None is what the checkpoint
+            says, else 0.95 for top_p and nothing for the others. top_p=1 and min_p=0 keep all.
         parallels: factor on the probability of a pitch that makes a parallel fifth or octave with
             a voice above it, see `counterpoint`; 1 leaves the model alone. It is no part of `nll`.
             Chorales only.
@@ -165,7 +172,7 @@ def accompany(
         )
     if candidates < 1:
         raise ConfigError(f"candidates={candidates}; choose 1 or more.")
-    filters = Filters(temperature, top_k, top_p, min_p)
+    filters = choose_filters(Sampling(temperature, top_k, top_p, min_p), session.sampling)
     check_parallels(parallels)
     if isinstance(tokenizer, AccompanimentTokenizer):
         duets = play_to(

@@ -22,11 +22,11 @@ from typing import Any
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.generation.counterpoint import DEFAULT_PARALLELS
+from music_transformer.generation.filters import choose_filters
 from music_transformer.generation.run import Draw, Generation, Run
 from music_transformer.generation.settings import (
     DEFAULT_HOLD_SECONDS,
     DEFAULT_MAX_NOTE_SECONDS,
-    DEFAULT_TOP_P,
     Settings,
 )
 from music_transformer.notes import NoteSequence
@@ -41,9 +41,9 @@ def generate(
     *,
     seconds: float | None = None,
     events: int | None = None,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     top_k: int | None = None,
-    top_p: float | None = DEFAULT_TOP_P,
+    top_p: float | None = None,
     min_p: float | None = None,
     hold_seconds: float | None = DEFAULT_HOLD_SECONDS,
     max_note_seconds: float = DEFAULT_MAX_NOTE_SECONDS,
@@ -62,8 +62,10 @@ def generate(
         primer: notes, ids of the session's tokenizer, or None.
         seconds: the length past the primer's end; the default is 30.
         events: the length in events instead.
-        temperature: 1 is the model's own distribution, 0 its likeliest event.
-        top_k, top_p, min_p: leave out unlikely events, see `Filters`; None leaves nothing out.
+        temperature: 1 is the model's own distribution, 0 its likeliest event; None is what the
+            checkpoint says, else 1.
+        top_k, top_p, min_p: leave out unlikely events, see `Sampling`; None is what the checkpoint
+            says, else 0.95 for top_p and nothing for the others. top_p=1 and min_p=0 keep all.
         hold_seconds: from this age on the end of a note grows likelier; None leaves it to the
             model, see `held`.
         max_note_seconds: a note is closed when it has lasted this long.
@@ -132,7 +134,8 @@ def generate_batch(
     if math.isinf(how.asked):
         raise ConfigError("seconds=inf never ends; use stream, and close it.")
     best = _drawn(session, primer, [Draw(how, number) for number in range(samples)], progress)
-    attempts = resample if how.temperature > 0 else 0  # at 0 the next would be the same
+    filters = choose_filters(how.sampling, session.sampling)
+    attempts = resample if filters.temperature > 0 else 0  # at 0 the next would be the same
     for attempt in range(1, attempts + 1):
         stuck = [number for number, one in enumerate(best) if one.report.degenerate]
         if not stuck:
@@ -172,9 +175,9 @@ def stream(
     *,
     seconds: float | None = None,
     events: int | None = None,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     top_k: int | None = None,
-    top_p: float | None = DEFAULT_TOP_P,
+    top_p: float | None = None,
     min_p: float | None = None,
     hold_seconds: float | None = DEFAULT_HOLD_SECONDS,
     max_note_seconds: float = DEFAULT_MAX_NOTE_SECONDS,

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.errors import CheckpointError
+from music_transformer.sampling import DEFAULT_SAMPLING, Sampling
 
 _REJECTED = -math.inf
 
@@ -42,14 +43,7 @@ class Filters:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ConfigError(f"temperature={self.temperature}; choose 0 (argmax) or more.")
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"top_k={self.top_k}; choose 1 or more, or leave it out.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p={self.top_p}; choose one above 0, up to 1 (keeps all).")
-        if self.min_p is not None and not 0 <= self.min_p <= 1:
-            raise ConfigError(f"min_p={self.min_p}; choose one from 0 (keeps all) to 1.")
+        Sampling(self.temperature, self.top_k, self.top_p, self.min_p)  # checks the ranges
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The filtered logits, (B, V)."""
@@ -61,6 +55,11 @@ class Filters:
         if self.min_p is not None and self.min_p > 0:
             logits = keep_min_p(logits, self.min_p)
         return logits
+
+
+def choose_filters(asked: Sampling, checkpoint: Sampling) -> Filters:
+    """The filters to draw with: as asked for, else as the checkpoint says, else the defaults."""
+    return Filters(**asked.or_else(checkpoint).or_else(DEFAULT_SAMPLING).to_dict())
 
 
 def apply_temperature(logits: Tensor, temperature: float) -> Tensor:

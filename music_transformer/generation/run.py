@@ -17,7 +17,12 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.generation.counterpoint import discourage_parallels
 from music_transformer.generation.degeneration import broken_rules
-from music_transformer.generation.filters import draw, sample_generator
+from music_transformer.generation.filters import (
+    Filters,
+    choose_filters,
+    draw,
+    sample_generator,
+)
 from music_transformer.generation.grammar import ChoraleGrammar, PerformanceGrammar
 from music_transformer.generation.held import age_held_notes
 from music_transformer.generation.primer import read_primer
@@ -79,10 +84,12 @@ class _Sample:
         self,
         grammar: PerformanceGrammar | ChoraleGrammar,
         made_by: Draw,
+        filters: Filters,
         wanted: int | None,
     ) -> None:
         self.grammar = grammar
         self.made_by = made_by
+        self.filters = filters
         self.generator = sample_generator(made_by.settings.seed, made_by.number, made_by.attempt)
         self.wanted = wanted  # events; None where the grammar knows the end
         self.drawn: list[int] = []
@@ -206,8 +213,8 @@ class Run:
         return [self._generation(number) for number in range(len(self._samples))]
 
     def _filtered(self, logits: torch.Tensor, samples: list[_Sample]) -> torch.Tensor:
-        """Logits (A, V) of as many samples, each through the filters of its own settings."""
-        filters = [sample.made_by.settings.filters for sample in samples]
+        """Logits (A, V) of as many samples, each through its own filters."""
+        filters = [sample.filters for sample in samples]
         filtered = torch.empty_like(logits)
         for one in dict.fromkeys(filters):
             rows = [row for row, other in enumerate(filters) if other == one]
@@ -240,6 +247,7 @@ class Run:
 
     def _sample(self, made_by: Draw) -> _Sample:
         tokenizer, ids = self._session.tokenizer, self._primer.ids
+        filters = choose_filters(made_by.settings.sampling, self._session.sampling)
         seconds, wanted = self.settings.length_seconds, self.settings.events
         if seconds is not None and math.isinf(seconds):
             seconds = None
@@ -254,12 +262,12 @@ class Run:
             self._primer_steps = grammar.step
             if seconds is not None:
                 grammar.end_step = grammar.step + int(to_steps(seconds))
-            return _Sample(grammar, made_by, wanted)
+            return _Sample(grammar, made_by, filters, wanted)
         if seconds is not None:
             wanted = N_VOICES * math.ceil(seconds / self._sixteenth - 1e-6)
         if wanted is not None:  # the last sixteenth has all its voices
             wanted += -(len(ids) + wanted) % N_VOICES
-        return _Sample(ChoraleGrammar(tokenizer.vocab_size), made_by, wanted)
+        return _Sample(ChoraleGrammar(tokenizer.vocab_size), made_by, filters, wanted)
 
     @property
     def _sixteenth(self) -> float:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from music_transformer.errors import ConfigError
 from music_transformer.generation.counterpoint import DEFAULT_PARALLELS, check_parallels
-from music_transformer.generation.filters import Filters
 from music_transformer.generation.held import check_hold_seconds
+from music_transformer.sampling import Sampling
 
 DEFAULT_SECONDS = 30.0
 LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
-DEFAULT_TOP_P = 0.95
 DEFAULT_HOLD_SECONDS: float | None = None
 DEFAULT_MAX_NOTE_SECONDS = 20.0
 SHORTEST_MAX_NOTE_SECONDS = 0.1
@@ -24,7 +23,8 @@ class Settings:
         seconds: the length past the primer's end; `DEFAULT_SECONDS` when `events` is not given
             either; ``inf`` goes on for ever (`stream` only).
         events: the length in new events, instead of seconds.
-        temperature, top_k, top_p, min_p: see `Filters`.
+        temperature, top_k, top_p, min_p: see `Sampling`; None as the checkpoint says, else 1 for
+            temperature, 0.95 for top_p and nothing for the others.
         hold_seconds: from this age on the end of a note grows likelier, see `held`; None or inf
             leaves it to the model. Performances only.
         max_note_seconds: a note is closed when it has lasted this long. Performances only.
@@ -41,9 +41,9 @@ class Settings:
 
     seconds: float | None = None
     events: int | None = None
-    temperature: float = 1.0
+    temperature: float | None = None
     top_k: int | None = None
-    top_p: float | None = DEFAULT_TOP_P
+    top_p: float | None = None
     min_p: float | None = None
     hold_seconds: float | None = DEFAULT_HOLD_SECONDS
     max_note_seconds: float = DEFAULT_MAX_NOTE_SECONDS
@@ -76,12 +76,12 @@ class Settings:
         kept = self.primer_seconds
         if kept is not None and not (kept > 0 and math.isfinite(kept)):
             raise ConfigError(f"primer_seconds={kept:g}; choose more than 0, or leave it out.")
-        _ = self.filters
+        _ = self.sampling
 
     @property
-    def filters(self) -> Filters:
-        """The part that turns logits into the distribution drawn from."""
-        return Filters(self.temperature, self.top_k, self.top_p, self.min_p)
+    def sampling(self) -> Sampling:
+        """What is asked for of how to draw; `choose_filters` makes the distribution of it."""
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
     @property
     def length_seconds(self) -> float | None:

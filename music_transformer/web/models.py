@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ from music_transformer.checkpoint import (
     find_checkpoint,
     load_checkpoint,
     read_config,
+    sampling_of,
 )
 from music_transformer.errors import CheckpointError
+from music_transformer.generation.filters import choose_filters
+from music_transformer.sampling import Sampling
 
 MAX_LOADED = 2
 
@@ -33,16 +36,25 @@ class Model:
         folder: a checkpoint, or a run, whose best step is taken each time it is loaded.
         kind: the tokenizer's, performance or chorale.
         context: how many events it reads at once.
+        sampling: what it says of how to draw from it.
     """
 
     name: str
     folder: Path
     kind: str
     context: int
+    sampling: Sampling = field(default_factory=Sampling)
 
     def to_dict(self) -> dict[str, Any]:
         """What the page is told."""
-        return {"name": self.name, "kind": self.kind, "context": self.context}
+        filters = choose_filters(Sampling(), self.sampling)
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "context": self.context,
+            "temperature": filters.temperature,
+            "top_p": filters.top_p,
+        }
 
 
 def available_models(names: Sequence[str] = ()) -> list[Model]:
@@ -120,7 +132,11 @@ def _model(name: str, folder: Path) -> Model:
         raise CheckpointError(f"{folder}: a {kind} does not continue a motif; use another command.")
     try:
         return Model(
-            name, folder, str(config["tokenizer"]["kind"]), int(config["model"]["context"])
+            name,
+            folder,
+            str(config["tokenizer"]["kind"]),
+            int(config["model"]["context"]),
+            sampling_of(config),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{step / CONFIG}: not readable ({error}); restore it.") from error

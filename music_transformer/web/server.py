@@ -13,7 +13,8 @@
 | ``GET .../takes/ID/attention?start=&pitch=&track=`` | the attention of a note |
 
 The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
-that of a take ``{"model", "primer", "from", "to", "seconds", "temperature", "top_p", "seed"}``.
+that of a take ``{"model", "primer", "from", "to", "seconds", "temperature", "top_p", "seed"}``;
+what of the last three is left out is what the model says, or the default.
 
 Whatever a user may cause comes back as ``{"error": one line}`` with a 4xx status.
 """
@@ -218,8 +219,8 @@ class _Routes:
                 raise ConfigError("the part of the motif must end after it begins.")
         settings = Settings(
             seconds=_number(asked, "seconds", 1, MAX_SECONDS, 30.0),
-            temperature=_number(asked, "temperature", 0, 5, 1.0),
-            top_p=_number(asked, "top_p", 0.01, 1, 0.95),
+            temperature=_number(asked, "temperature", 0, 5) if "temperature" in asked else None,
+            top_p=_number(asked, "top_p", 0.01, 1) if "top_p" in asked else None,
             seed=int(_number(asked, "seed", 0, 2**53, 0)),
         )
         take = self._studio.add_take(

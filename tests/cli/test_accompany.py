@@ -13,6 +13,7 @@ from music_transformer.cli.main import main
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence, Tempos
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 Command = Callable[..., list[str]]
@@ -40,6 +41,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             )
         save_checkpoint(folder / name, model, tokenizer, training={})
+    own = Sampling(temperature=1.6, top_p=1.0)
+    save_checkpoint(folder / "own-bach", model, tokenizer, training={}, sampling=own)
     return folder
 
 
@@ -68,6 +71,20 @@ def command(checkpoints: Path, melody: Path, monkeypatch: pytest.MonkeyPatch) ->
         return [str(part) for part in (*line, "--candidates", 3, *flags)]
 
     return make
+
+
+def test_a_checkpoint_says_how_it_is_drawn_from_and_a_flag_wins(
+    command: Command, tmp_path: Path
+) -> None:
+    def made(checkpoint: str, *flags: object) -> bytes:
+        out = tmp_path / "a.mid"
+        assert main(command(out, "--force", *flags, checkpoint=checkpoint)) == 0
+        return out.read_bytes()
+
+    defaults = made("bach")
+    own = made("own-bach")
+    assert own == made("bach", "--temperature", 1.6, "--top-p", 1) != defaults
+    assert made("own-bach", "--temperature", 1, "--top-p", 0.95) == defaults
 
 
 def test_it_writes_the_melody_with_three_voices_under_it(

@@ -89,6 +89,25 @@ def test_released_weights_are_copied_from_a_folder(
     assert main(["download", *arguments, "--force"]) == 0
 
 
+def test_released_weights_in_several_files_are_copied_and_replaced_and_a_missing_one_is_named(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard = "model-00001-of-00001.safetensors"
+    (checkpoint / "model.safetensors").rename(checkpoint / shard)
+    index = json.dumps({"metadata": {}, "weight_map": {"w": shard}})
+    (checkpoint / "model.safetensors.index.json").write_text(index)
+    out = tmp_path / "piano"
+    arguments = ["piano", "--from", str(checkpoint), "--out", str(out)]
+    assert main(["download", *arguments]) == 0
+    assert main(["download", *arguments, "--force"]) == 0
+    capsys.readouterr()
+    assert (out / shard).read_bytes() == (checkpoint / shard).read_bytes()
+    (checkpoint / shard).unlink()
+    _fails(capsys, [*arguments, "--force"], code=3, match=f"{checkpoint / shard} is missing")
+    assert (out / shard).is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["piano", "released"]
+
+
 def test_force_does_not_delete_a_folder_of_other_things(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """`generate`: files on disk and paths on stdout, or one line on stderr and nothing."""
 
 import json
+import shutil
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from music_transformer.midi import read_midi, write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model.quantised import quantise_linears
 from music_transformer.notes import NoteSequence, Tempos
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 Command = Callable[..., list[str]]
@@ -26,7 +28,10 @@ Command = Callable[..., list[str]]
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the checkpoints `piano` and `bach`, which have learnt nothing."""
+    """A folder with the checkpoints `piano` and `bach`, which have learnt nothing.
+
+    `own-piano` and `own-bach` are the same models, with a word on how to draw from them.
+    """
     folder = tmp_path_factory.mktemp("checkpoints")
     for name, tokenizer, labels in (
         ("piano", PerformanceTokenizer(), 0),
@@ -46,6 +51,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             )
         save_checkpoint(folder / name, model, tokenizer, training={})
+        own = Sampling(temperature=1.6, top_k=30, top_p=1.0)
+        save_checkpoint(folder / f"own-{name}", model, tokenizer, training={}, sampling=own)
     return folder
 
 
@@ -273,6 +280,38 @@ def test_a_file_that_exists_is_kept_unless_forced(
     pytest.importorskip("midirenderer")
     assert main(forced) == 0
     assert sound.read_bytes() != b"mine"
+
+
+def test_a_checkpoint_says_how_it_is_drawn_from_and_a_flag_wins(
+    command: Command, tmp_path: Path
+) -> None:
+    def made(checkpoint: str, *flags: object) -> bytes:
+        out = tmp_path / "a.mid"
+        line = command(out, "--events", 60, "--force", *flags, checkpoint=checkpoint)
+        assert main(line) == 0
+        return out.read_bytes()
+
+    defaults = made("piano")
+    assert defaults == made("piano", "--temperature", 1, "--top-p", 0.95)
+    own = made("own-piano")
+    assert own == made("piano", "--temperature", 1.6, "--top-k", 30, "--top-p", 1) != defaults
+    flags = ("--temperature", 1, "--top-k", 391, "--top-p", 0.95)
+    assert made("own-piano", *flags) == defaults
+
+
+def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
+    command: Command, checkpoints: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(checkpoints / "own-piano", broken)
+    config = broken / "config.json"
+    config.write_text(config.read_text().replace('"top_k": 30', '"top_q": 30'))
+    assert main(command(tmp_path / "a.mid", checkpoint=str(broken))) == 3
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        f"{config}: sampling: 'top_q' is unknown; known are temperature, top_k, top_p, min_p."
+    )
+    assert not (tmp_path / "a.mid").exists()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from music_transformer.cli.main import main
 from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 pytest.importorskip("midirenderer", reason="needs the [audio] extra")
@@ -38,7 +39,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 d_ff=8,
                 context=32,
             )
-            save_checkpoint(folder / name, MusicTransformer(config), tokenizer, training={})
+            save_checkpoint(
+                folder / name,
+                MusicTransformer(config),
+                tokenizer,
+                training={},
+                sampling=Sampling(temperature=1.2) if name == "two" else None,
+            )
     for name, count in (("a.mid", 30), ("b.MID", 30), ("short.mid", 3)):
         start = np.arange(count) / 4
         notes = NoteSequence(
@@ -68,6 +75,8 @@ def test_build_writes_the_page_its_clips_and_the_key_apart(built: Path) -> None:
     key = json.loads((built.parent / "first.key.json").read_text())
     assert key["sources"] == ["one", "two", "real"]
     assert len(key["trials"]) == 3 * 2
+    drawn = {"temperature": 1.0, "top_k": None, "top_p": 0.95, "min_p": None}
+    assert key["settings"]["sampling"] == {"one": drawn, "two": {**drawn, "temperature": 1.2}}
     assert {path.name for path in built.iterdir()} == {"index.html", "clips"}
     clips = {path.name for path in (built / "clips").iterdir()}
     assert clips == {f"clip-{number}.wav" for number in range(1, 7)}
@@ -95,6 +104,7 @@ def test_a_piece_that_is_too_short_is_named_and_left_out(
         (["--checkpoints", "a/one", "b/one"], "each with its own name"),
         (["--checkpoints", "one", "--no-real"], "give two or more"),
         (["--events", "0"], "--events 0"),
+        (["--temperature", "-1"], "temperature=-1"),
         (["--key", "OUT/key.json"], "must not lie in the folder"),
     ],
 )

@@ -1,13 +1,16 @@
 """Downloading against a server on this machine: resuming, wrong bytes, no network."""
 
 import hashlib
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from music_transformer.datasets.download import (
     JSB,
@@ -248,9 +251,6 @@ def test_the_published_jsb_file_passes_the_check(corpora: Path, tmp_path: Path) 
 
 
 def _checkpoint(folder: Path) -> Path:
-    import numpy as np
-    from safetensors.numpy import save_file
-
     folder.mkdir()
     save_file({"w": np.zeros(3, np.float16)}, folder / "model.safetensors")
     (folder / "config.json").write_text('{"model": {}, "tokenizer": {}, "training": {}}')
@@ -268,6 +268,66 @@ def test_a_checkpoint_is_copied_whole_and_replaced_whole(tmp_path: Path) -> None
             "model.safetensors",
         ]
         assert [path.name for path in out.parent.iterdir()] == ["piano"]
+
+
+def _in_several_files(folder: Path) -> Path:
+    """A checkpoint as `save_checkpoint` writes it with `max_file_bytes`."""
+    (_checkpoint(folder) / "model.safetensors").unlink()
+    for number, name in enumerate("vw", start=1):
+        save_file({name: np.zeros(3, np.float16)}, folder / _shard(number))
+    index = {"metadata": {"total_size": 12}, "weight_map": {"v": _shard(1), "w": _shard(2)}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def _shard(number: int) -> str:
+    return f"model-{number:05d}-of-00002.safetensors"
+
+
+def test_a_checkpoint_in_several_files_is_copied_whole_and_nothing_of_the_old_one_stays(
+    tmp_path: Path,
+) -> None:
+    source, out = _in_several_files(tmp_path / "large"), _checkpoint(tmp_path / "out")
+    copy_checkpoint(source, out)
+    copied = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert copied == {path.name: path.read_bytes() for path in source.iterdir()}
+    assert {_shard(1), _shard(2), "model.safetensors.index.json", "config.json"} < set(copied)
+    copy_checkpoint(_checkpoint(tmp_path / "piano"), out)
+    assert not list(out.glob("model*-of-*")) + list(out.glob("*.index.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        (_shard(2), None, r"00002-of-00002\.safetensors is missing, model\S+index\.json names it"),
+        (_shard(2), b"\x00" * 9, r"00002-of-00002\.safetensors: not whole weights"),
+        (_shard(2), "cut", r"00002-of-00002\.safetensors: not whole weights"),
+        (_shard(2), "of another model", r"00002-of-00002\S+: the weight w is missing"),
+        ("model.safetensors.index.json", b"{", r"index\.json: not JSON"),
+        ("model.safetensors.index.json", b"[]", r"index\.json: no map from weights to files"),
+        (
+            "model.safetensors.index.json",
+            b'{"weight_map": {"w": "../secret.safetensors"}}',
+            r"index\.json: no map from weights to files",
+        ),
+        ("model.safetensors.index.json", None, r"no model\.safetensors in it"),
+    ],
+)
+def test_a_broken_checkpoint_in_several_files_is_not_copied(
+    tmp_path: Path, name: str, content: bytes | str | None, match: str
+) -> None:
+    source = _in_several_files(tmp_path / "large")
+    if content is None:
+        (source / name).unlink()
+    elif content == "cut":
+        (source / name).write_bytes((source / name).read_bytes()[:-1])
+    elif content == "of another model":
+        save_file({"other": np.zeros(3, np.float16)}, source / name)
+    elif isinstance(content, bytes):
+        (source / name).write_bytes(content)
+    with pytest.raises(DatasetError, match=match):
+        copy_checkpoint(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
 
 
 def test_a_checkpoint_that_cannot_be_put_in_place_destroys_nothing(

@@ -76,7 +76,7 @@ def test_the_piano_strikes_no_key_that_the_melody_holds_and_lets_go_of_those_it_
     session: Session,
 ) -> None:
     melody = tune(6.0)
-    [duet] = accompany(session, melody, candidates=1, seed=5, temperature=1.3, top_p=None)
+    [duet] = accompany(session, melody, candidates=1, seed=5, temperature=1.3, top_p=1)
     piano = duet.notes.track == 1
     for pitch, start, end in zip(melody.pitch, melody.start, melody.end, strict=True):
         same = piano & (duet.notes.pitch == pitch)

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.sampling import Sampling
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.tokenizers.vocabulary import TIME_SHIFT, VELOCITY
 from music_transformer.web.models import available_models
@@ -129,7 +130,7 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `piano` and `bach`."""
+    """A folder with `piano` and `bach`; the second says how to draw from it."""
     folder = tmp_path_factory.mktemp("checkpoints")
     for name, tokenizer, labels in (
         ("piano", PerformanceTokenizer(), 0),
@@ -151,7 +152,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if labels == 0:  # waits of 0.2 s at most: a long take has to last until it is stopped
             with torch.no_grad():
                 model.output.bias[TIME_SHIFT + 20 : VELOCITY] = -30.0
-        save_checkpoint(folder / name, model, tokenizer, training={})
+        own = Sampling(temperature=1.07, top_p=1.0) if name == "bach" else None
+        save_checkpoint(folder / name, model, tokenizer, training={}, sampling=own)
     return folder
 
 

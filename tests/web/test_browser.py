@@ -18,6 +18,7 @@ from music_transformer.midi import read_midi
 from tests.web.conftest import Client
 
 TIMEOUT_SECONDS = 60
+SLIDERS = ("temperature", "top-p")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -181,7 +182,7 @@ def test_a_take_grows_before_the_eyes_and_can_be_stopped(page: Page, motifs: Pat
     early = page.wait(lambda: page.notes(".take .roll") > 8 and page.notes(".take .roll"))
     page.wait(lambda: page.notes(".take .roll") > early)
     assert page.states() == ["composing"]
-    assert int(page.one(".take .progress").get_attribute("aria-valuenow")) > 0
+    page.wait(lambda: int(page.one(".take .progress").get_attribute("aria-valuenow")) > 0)
     page.click(".take .stop")
     page.wait(lambda: page.states() == ["stopped"])
     assert "Stopped after" in page.one(".take .state").text
@@ -261,6 +262,19 @@ def test_the_tab_key_reaches_everything_and_everything_has_a_name(page: Page) ->
     wanted = ["motif-roll", "open", "record", "model", "seconds", "temperature", "top-p", "seed"]
     places = [reached.index(name) for name in [*wanted, "count", "go"]]
     assert places == sorted(places)
+
+
+def test_a_model_brings_its_own_settings(page: Page) -> None:
+    def shown() -> list[str]:
+        return [str(page.one(f"#{name}").get_attribute("value")) for name in SLIDERS]
+
+    assert shown() == ["1", "0.95"]
+    page.set("temperature", 0.7)
+    page.set("model", "bach")
+    page.wait(lambda: shown() == ["1.07", "1"])
+    assert [page.one(f"#{name}-value").text for name in SLIDERS] == ["1.07", "1.00"]
+    page.set("model", "piano")
+    page.wait(lambda: shown() == ["1", "0.95"])
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -46,6 +46,15 @@ def test_what_does_not_continue_a_motif_is_not_offered(folder: Path) -> None:
     assert names_in(folder) == ["piano"]
 
 
+def test_the_page_is_told_how_each_model_is_drawn_from(folder: Path) -> None:
+    told = [one.to_dict() for one in available_models() if one.folder.parent == folder]
+    keys = ("name", "temperature", "top_p")
+    assert [tuple(one[key] for key in keys) for one in told] == [
+        ("piano", 1.0, 0.95),
+        ("bach", 1.07, 1.0),
+    ]
+
+
 def test_a_name_that_is_none_is_refused(folder: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint 'nobody'"):
         available_models(["nobody"])

@@ -144,6 +144,16 @@ def test_the_same_seed_gives_the_same_take(tab: Tab) -> None:
     assert notes_of(tab, first) != notes_of(tab, other)
 
 
+def test_what_a_take_does_not_say_the_model_does(tab: Tab) -> None:
+    takes = [
+        tab.take(model="bach", **said)
+        for said in ({}, {"temperature": 1.07, "top_p": 1}, {"temperature": 0.5, "top_p": 0.5})
+    ]
+    tab.until_state(takes[-1], *DONE)
+    silent, same, other = (notes_of(tab, take) for take in takes)
+    assert silent == same != other
+
+
 def test_a_part_of_the_motif_is_continued(tab: Tab) -> None:
     take = tab.take(primer=tab.motif()["id"], **{"from": 0.5, "to": 1.5})
     done = tab.until_state(take, *DONE)

@@ -204,11 +204,29 @@ async function compose() {
   }
 }
 
+const chosenModel = () => offered?.models.find(({ name }) => name === $("model").value);
+
+/** A model comes with the settings that suit it; from there on they are the user's. */
+function adoptModel() {
+  const model = chosenModel();
+  if (model) {
+    slideTo($("temperature"), model.temperature);
+    slideTo($("top-p"), model.top_p);
+  }
+  showSettings();
+}
+
+function slideTo(slider, value) {
+  slider.min = Math.min(slider.min, value);
+  slider.max = Math.max(slider.max, value);
+  slider.value = value;
+}
+
 function showSettings() {
   $("seconds-value").textContent = `${$("seconds").value} s`;
   $("temperature-value").textContent = Number($("temperature").value).toFixed(2);
   $("top-p-value").textContent = Number($("top-p").value).toFixed(2);
-  const model = offered?.models.find(({ name }) => name === $("model").value);
+  const model = chosenModel();
   $("model-hint").textContent = !model ? "" : model.kind === "chorale"
     ? "Four voices on a grid of sixteenths."
     : "Piano, with timing and dynamics.";
@@ -239,7 +257,8 @@ function wire() {
   $("octave").textContent = pitchName(keyboard.base);
 
   $("compose").onsubmit = (event) => { event.preventDefault(); compose(); };
-  for (const id of ["seconds", "temperature", "top-p", "model", "count"]) $(id).oninput = showSettings;
+  for (const id of ["seconds", "temperature", "top-p", "count"]) $(id).oninput = showSettings;
+  $("model").oninput = adoptModel;
   $("dice").onclick = () => { $("seed").value = Math.floor(Math.random() * 1e6); };
   for (const button of $("layout").children) {
     button.onclick = () => {
@@ -320,7 +339,7 @@ async function begin() {
     (message) => takes.hear(message),
     () => say("lost", "The connection to the server is lost. Start it again, then reload this page."),
   );
-  showSettings();
+  adoptModel();
   document.body.dataset.ready = "true";
 }
 
