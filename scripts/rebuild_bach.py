@@ -1,4 +1,4 @@
-"""The released `bach` from its data: eight runs, two means of weights, one temperature.
+"""The released `bach` from its data: six runs, one mean of weights, one temperature.
 
 What each run adds is told in docs/chorales.md. Stopped and started again, it goes on where it was;
 the result is the checkpoint OUT/bach. Six hours of one core; another machine, or another number of
@@ -35,10 +35,8 @@ class Mean:
 
 _WIDE = ("context=1024", "max_distance=512", "batch_size=1", "evaluate_windows=100")
 _HARD = ("dropout=0.3", "token_dropout=0.1", "weight_decay=0.1")
-_VOICES = ("held_labels=16", "interval_output=true")
 
-#: In this order; run number n has the seed n. The last two both start from the middle of `voices`,
-#: where the rate had fallen to 2.4e-4: one went on, the other began once more, a little higher.
+#: In this order; run number n has the seed n.
 STAGES: tuple[Run | Mean, ...] = (
     Run("first", None),  # the preset as it is
     Run("longer", "first", ("steps=3200", "learning_rate=1e-3", "warmup=100", "ema=0.998")),
@@ -65,29 +63,14 @@ STAGES: tuple[Run | Mean, ...] = (
         "wide",
         ("steps=1793", "learning_rate=8e-4", "warmup=100", "final_fraction=0.68", *_WIDE, *_HARD),
     ),
-    # In truth these two are one cosine of 7,000 steps down to 2 %.
     Run(
         "voices",
         "onward",
         (
-            *("steps=4543", "learning_rate=8e-4", "warmup=100", "final_fraction=0.3"),
-            *(*_WIDE, *_HARD, *_VOICES),
+            *("steps=7000", "learning_rate=8e-4", "warmup=100", *_WIDE, *_HARD),
+            *("held_labels=16", "interval_output=true"),
         ),
     ),
-    Run(
-        "voices-on",
-        "voices",
-        (
-            *("steps=2457", "learning_rate=2.4e-4", "warmup=0", "final_fraction=0.07"),
-            *(*_WIDE, *_HARD, *_VOICES),
-        ),
-    ),
-    Run(
-        "voices-anew",
-        "voices",
-        ("steps=1500", "learning_rate=4.5e-4", "warmup=50", *_WIDE, *_HARD, *_VOICES),
-    ),
-    Mean("voices-mean", ("voices-on", "voices-anew")),
 )
 CALIBRATED = "bach"
 
@@ -109,8 +92,8 @@ def main() -> None:
         else:
             seed += 1
             _train(stage, seed, args)
-    mean = args.out / STAGES[-1].name
-    _script("calibrate", mean, "--data", args.data, "--out", args.out / CALIBRATED)
+    last = args.out / STAGES[-1].name
+    _script("calibrate", last, "--data", args.data, "--out", args.out / CALIBRATED)
 
 
 def _train(run: Run, seed: int, args: argparse.Namespace) -> None:

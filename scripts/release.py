@@ -190,7 +190,8 @@ def _shape(config: Any) -> str:
             f"{config.d_ff}; attention_position {config.attention_position}, cross_position "
             f"{config.cross_position}, source_context {config.source_context}"
         )
-    further = [name for name in ("relative_pitch", "relative_time") if getattr(config, name, False)]
+    names = ("relative_pitch", "relative_time", "held_labels", "interval_output")
+    further = [name for name in names if getattr(config, name, False)]
     return ", ".join(
         [
             f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads, d_ff "
