@@ -155,7 +155,8 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
     the rest: sinusoids and the labels of voice and step, the same whatever is played. With its
     deviation taken as given, LayerNorm is linear, so queries and keys are such sums too and their
     product has four terms (Dai et al. 2019; Ke et al. 2021); its constant counts as position. The
-    relative term, query times the vectors of distance, step and interval, is the fifth.
+    relative term, query times the vectors of distance, step and interval, is the fifth. How long a
+    voice has held its note counts as content.
     """
     import torch
 
@@ -190,7 +191,7 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
     }
     relational = None
     if model.config.relative_pitch or model.config.relative_time:  # they count as relative
-        relational = attention._relational(model._relational(ids, place, None))
+        relational = attention._relational(model._relational(ids, place, length))
         relational = relational._replace(first_voice=0)
     relative = relative_logits_by_skew(
         sum(query.values()), attention.rel_embedding, length, relational
@@ -202,7 +203,9 @@ def _content(inputs: Any, ids: Any) -> Any:
     """What the ids bring into the input of a model: (1, L, d)."""
     d = inputs.config.d_model
     content = inputs.embedding(ids) * d**0.5
-    return content if inputs.merge is None else content @ inputs.merge.weight[:, :d].T
+    if inputs.merge is not None:
+        content = content @ inputs.merge.weight[:, :d].T
+    return content + inputs.held_labels_of(ids, ids)
 
 
 def _spread_over_keys(term: Any, seen: Any) -> Any:

@@ -71,14 +71,19 @@ class InputEmbedding(nn.Module):
         if self.step is not None:
             step = place // self.config.voice_labels % self.config.step_labels
             x = x + self.step(step) * scale
-        if self.held_embedding is not None:
-            voices, most = self.config.voice_labels, self.config.held_labels
-            read = ids if read is None else read
-            near = read[:, -(ids.shape[1] + voices * (most + 1)) :]  # no farther is counted
-            held = held_steps(near, voices, most)[:, -ids.shape[1] :]  # (B, L)
-            x = x + F.embedding(held, self.held_embedding) * scale
+        x = x + self.held_labels_of(ids, ids if read is None else read)
         dropped: Tensor = self.dropout(x)
         return dropped
+
+    def held_labels_of(self, ids: Tensor, read: Tensor) -> Tensor | float:
+        """What is added for how long each voice has held what it has: (B, L, d_model), or 0."""
+        if self.held_embedding is None:
+            return 0.0
+        voices, most = self.config.voice_labels, self.config.held_labels
+        near = read[:, -(ids.shape[1] + voices * (most + 1)) :]  # no farther is counted
+        held = held_steps(near, voices, most)[:, -ids.shape[1] :]  # (B, L)
+        added: Tensor = F.embedding(held, self.held_embedding) * self.config.d_model**0.5
+        return added
 
     def _is(self, input_position: str) -> bool:
         return self.config.input_position == input_position
