@@ -42,6 +42,7 @@ def main() -> int:
     parser.add_argument("--temperature", type=float, help="(what the checkpoint says, else 1)")
     parser.add_argument("--top-p", type=float, help="(what the checkpoint says, else 0.95)")
     parser.add_argument("--hold-seconds", type=float, default=Settings.hold_seconds)
+    parser.add_argument("--max-note-seconds", type=float, default=Settings.max_note_seconds)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -65,6 +66,7 @@ def main() -> int:
             temperature=args.temperature,
             top_p=args.top_p,
             hold_seconds=args.hold_seconds,
+            max_note_seconds=args.max_note_seconds,
             seed=args.seed,
             resample=args.resample,
         )

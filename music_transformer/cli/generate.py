@@ -151,14 +151,15 @@ def _add_care(parser: argparse.ArgumentParser) -> None:
     care.add_argument(
         "--hold-seconds",
         type=float,
+        default=2.0,
         metavar="S",
-        help="from this age on the end of a note grows likelier, in proportion to its age; try 2 "
-        "(default: it is left to the model)",
+        help="from this age on the end of a note grows likelier, in proportion to its age; inf "
+        "leaves it to the model (default: %(default)g)",
     )
     care.add_argument(
         "--max-note-seconds",
         type=float,
-        default=20.0,
+        default=8.0,
         metavar="S",
         help="close a note that has lasted so long (default: %(default)g)",
     )

@@ -10,8 +10,9 @@ from music_transformer.sampling import Sampling
 
 DEFAULT_SECONDS = 30.0
 LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
-DEFAULT_HOLD_SECONDS: float | None = None
-DEFAULT_MAX_NOTE_SECONDS = 20.0
+# Without these two a model of our size piles up notes that it forgets to end (docs/piano.md).
+DEFAULT_HOLD_SECONDS: float | None = 2.0
+DEFAULT_MAX_NOTE_SECONDS = 8.0
 SHORTEST_MAX_NOTE_SECONDS = 0.1
 
 

@@ -20,7 +20,7 @@ def test_a_report_is_json() -> None:
 
 def test_notes_that_had_to_be_closed_are_a_warning() -> None:
     assert _long_notes(0, Settings()) == []
-    assert _long_notes(1, Settings()) == ["1 note had to be closed after 20 s"]
+    assert _long_notes(1, Settings()) == ["1 note had to be closed after 8 s"]
     assert _long_notes(3, Settings(max_note_seconds=7.5)) == [
         "3 notes had to be closed after 7.5 s"
     ]
