@@ -138,8 +138,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.9, 0.95, 1.0])
     parser.add_argument("--top-ps", type=float, nargs="+", default=[0.9, 0.95, 0.98, 1.0])
     parser.add_argument("--min-ps", type=float, nargs="+", default=[0.0])
-    parser.add_argument("--hold-seconds", type=float, nargs="+", default=[math.inf])
-    parser.add_argument("--max-note-seconds", type=float, nargs="+", default=[20.0])
+    parser.add_argument(
+        "--hold-seconds",
+        type=float,
+        nargs="+",
+        default=[Settings.hold_seconds],
+        help="inf: not held",
+    )
+    parser.add_argument(
+        "--max-note-seconds", type=float, nargs="+", default=[Settings.max_note_seconds]
+    )
     parser.add_argument(
         "--also",
         nargs="+",
