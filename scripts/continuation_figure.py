@@ -131,7 +131,7 @@ def row_of(name: str, primer: NoteSequence, args: argparse.Namespace) -> Row:
             **settings,
         )
     return Row(
-        title=f"{described(session)} ({Path(name).name}, training length {length} events)",
+        title=f"{described(session)} ({Path(name).name}, trained on {length} events)",
         notes=made.notes,
         primer_end=made.report.primer_seconds,
         training_end=_seconds_of(session, made, length - 1),

@@ -124,7 +124,7 @@ def test_python_dash_m_is_the_command() -> None:
 def commands_in(document: Path) -> list[list[str]]:
     """The arguments of every music-transformer command in the code blocks of a document."""
     blocks = document.read_text(encoding="utf-8").split("```")[1::2]
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     parts = [part.strip() for line in lines for part in line.split("|")]
     found = [shlex.split(part)[1:] for part in parts if part.startswith("music-transformer ")]
     assert found

@@ -87,7 +87,7 @@ def test_a_row_ends_after_twice_the_training_length(
         args = script["_arguments"]()
         for name in ("relative", "lstm"):
             row = script["row_of"](str(checkpoints / name), read_midi(Path(motif)), args)
-            assert f"training length {length} events" in row.title
+            assert f"trained on {length} events" in row.title
             assert 0 < row.primer_end < row.notes.end_time
             assert 0 < row.training_end < row.notes.end_time
 
