@@ -25,8 +25,8 @@ from tqdm import tqdm
 
 from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.datasets import PreparedData
-from music_transformer.datasets.windows import collate, evaluation_windows
 from music_transformer.errors import ConfigError, MusicTransformerError
+from music_transformer.evaluation.nll import collate_windows, protocol_windows
 from music_transformer.model import MusicTransformer
 from music_transformer.model.decoder import evaluating
 
@@ -44,16 +44,15 @@ def read_split(
     Returns:
         Logits (N, V), targets (N,) and pieces (N,) of the N events that count.
     """
-    context, pad = model.config.context, data.tokenizer.pad
-    stride = max(context // 2, 1) if data.tokenizer.kind == "chorale" else context
+    pad = data.tokenizer.pad
     windows = sorted(
-        evaluation_windows(data, split, context, stride), key=lambda window: -len(window.ids)
+        protocol_windows(data, split, model.config.context), key=lambda window: -len(window.ids)
     )
     logits, targets, pieces = [], [], []
     with evaluating(model):
         for first in tqdm(range(0, len(windows), _BATCH), unit="batch", disable=None):
             some = windows[first : first + _BATCH]
-            batch = collate(some, pad=pad)
+            batch = collate_windows(some, pad)
             counted = batch.targets != pad  # (B, L)
             logits.append(model(batch.ids, **batch.given())[counted].float())
             targets.append(batch.targets[counted])

@@ -196,9 +196,8 @@ def event_losses(
             f"the model has {model.config.vocab_size} ids, the data {data.tokenizer.vocab_size}: "
             "evaluate it on data prepared with its own tokenizer."
         )
-    stride = _stride(data.tokenizer.kind, context)
     if windows is None:
-        windows = _windows(data, split, context, stride)
+        windows = protocol_windows(data, split, context)
     windows = _spread(windows, max_windows)
     if not windows:
         raise DatasetError(f"split {split!r} has no events to measure.")
@@ -232,13 +231,11 @@ def _stride(kind: str, context: int) -> int:
     return max(context // 2, 1) if kind == "chorale" else context
 
 
-def _windows(
-    data: "PreparedData", split: str, context: int, stride: int
-) -> Sequence[Window | Pair]:
-    """What a split is measured in."""
+def protocol_windows(data: "PreparedData", split: str, context: int) -> Sequence[Window | Pair]:
+    """What a split is measured in by the protocol, for a model that reads ``context`` events."""
     if data.tokenizer.kind == "accompaniment":
         return evaluation_pairs(data, split, context)
-    return list(evaluation_windows(data, split, context, stride))
+    return list(evaluation_windows(data, split, context, _stride(data.tokenizer.kind, context)))
 
 
 def _spread(windows: Sequence[Window | Pair], limit: int | None) -> list[Window | Pair]:
@@ -253,7 +250,7 @@ def _batch_losses(
     model: EventModel, windows: Sequence[Window | Pair], pad: int, device: torch.device
 ) -> EventLosses:
     """Losses of the counted events of some windows, run as one batch padded on the right."""
-    batch = _collate(windows, pad)
+    batch = collate_windows(windows, pad)
     counted = batch.targets != pad  # (B, L)
     on_device = batch.to(device)
     logits = model(on_device.ids, **on_device.given())  # (B, L, V)
@@ -269,7 +266,7 @@ def _batch_losses(
     )
 
 
-def _collate(windows: Sequence[Window | Pair], pad: int) -> Batch:
+def collate_windows(windows: Sequence[Window | Pair], pad: int) -> Batch:
     """Some windows, or some pairs, as one batch."""
     pairs = [window for window in windows if isinstance(window, Pair)]
     if pairs:

@@ -172,9 +172,11 @@ class ModelConfig(Settings):
             *("step_labels", "held_labels", "interval_output"),
             *("relative_pitch", "relative_time"),
         ):
-            if getattr(self, name) and not self.voice_labels:
+            value = getattr(self, name)
+            if value and not self.voice_labels:
+                asked = name if value is True else f"{name}={value}"
                 raise ConfigError(
-                    f"{name} without voice_labels: it is for ids that take turns in voices, so "
+                    f"{asked} without voice_labels: it is for ids that take turns in voices, so "
                     "their number must be known; set voice_labels too (chorales: 4)."
                 )
 

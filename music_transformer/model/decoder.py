@@ -86,7 +86,8 @@ class MusicTransformer(nn.Module):
         x = self.norm(x)
         logits: Tensor = self.output(x)  # (B, L, V)
         if self.interval_output is not None:
-            last = last_of_voice(read, self.config.voice_labels)[:, -ids.shape[1] :]  # (B, L)
+            near = read[:, -(ids.shape[1] + self.config.voice_labels - 1) :]
+            last = last_of_voice(near, self.config.voice_labels)[:, -ids.shape[1] :]  # (B, L)
             logits = logits + self.interval_output(x, last)
         return logits
 

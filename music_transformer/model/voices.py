@@ -52,12 +52,11 @@ def held_steps(ids: Tensor, voices: int, most: int) -> Tensor:
         (B, S) int64, 0 (nothing of the voice was read) to ``most``.
     """
     last = last_of_voice(ids, voices)  # (B, S)
-    steps, same = torch.zeros_like(last), last != NOTHING_READ
-    for back in range(1, most + 1):
-        steps = steps + same
-        before = F.pad(last, (back * voices, 0), value=NOTHING_READ)[:, : last.shape[1]]
-        same = same & (before == last)
-    return steps
+    reach = (most - 1) * voices
+    before = F.pad(last, (reach, 0), value=NOTHING_READ)  # (B, reach + S)
+    turns = before.unfold(1, reach + 1, 1)[..., ::voices]  # (B, S, most), the last one last
+    same = (turns == last[..., None]) & (last != NOTHING_READ)[..., None]
+    return same.flip(-1).cumprod(-1).sum(-1)
 
 
 class IntervalOutput(nn.Module):
