@@ -8,6 +8,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from music_transformer._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from music_transformer import positions
     from music_transformer.checkpoint import load_checkpoint
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     )
     from music_transformer.notes import NoteSequence
     from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AccompanimentConfig",

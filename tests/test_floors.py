@@ -17,7 +17,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 FLOOR = {
     "errors": 0,
+    "_version": 0,
     "files": 0,
+    "motifs": 0,
     "notes": 0,
     "positions": 0,
     "sampling": 0,
@@ -108,8 +110,6 @@ def complaint(module: str, target: str, eager: bool = True) -> str | None:
     if room == "notes" and top == "pretty_midi" and eager:
         return "pretty_midi is imported inside the functions that convert"
     if top != PACKAGE:
-        return None
-    if target == f"{PACKAGE}.__version__":
         return None
     other = room_of(target)
     if other == room:
@@ -209,7 +209,7 @@ def test_a_forbidden_import_is_found(room: str, statement: str, reason: str) -> 
         ("notes", "def f():\n    import pretty_midi"),
         ("notes", "from music_transformer.errors import MidiError"),
         ("model.decoder", "from .layers import Block"),
-        ("cli.main", "from music_transformer import __version__"),
+        ("cli.main", "from music_transformer._version import __version__"),
         ("datasets.windows", "import torch"),
     ],
 )

@@ -1,13 +1,16 @@
 """The package's door: its public names, lazily imported."""
 
 import inspect
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import music_transformer
 
+REPOSITORY = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "pretty_midi", "matplotlib", "mido", "numpy")
 
 
@@ -45,3 +48,36 @@ def test_dir_lists_the_public_names_before_they_are_used() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'compose'"):
         _ = music_transformer.compose
+
+
+def test_an_installed_package_has_motifs_and_every_file_it_needs(tmp_path: Path) -> None:
+    lib = tmp_path / "lib"
+    places = ["egg_info", f"--egg-base={tmp_path}", "build", f"--build-base={tmp_path / 'b'}"]
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", *places, f"--build-lib={lib}"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+    )
+    package = "music_transformer"
+    ours = {
+        path.relative_to(REPOSITORY)
+        for path in (REPOSITORY / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    built = {path.relative_to(lib) for path in lib.rglob("*") if path.is_file()}
+    assert ours - built == set()
+    code = "from music_transformer.motifs import find_motifs as f; print(*f().values(), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(lib)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    motifs = [Path(line) for line in done.stdout.splitlines()]
+    assert {path.parent for path in motifs} == {lib / package / "assets" / "motifs"}
+    assert {path.name for path in motifs} == {
+        path.name for path in (REPOSITORY / "data" / "motifs").glob("*.mid")
+    }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import DatasetError
+from music_transformer.motifs import find_motifs
 
 DEFAULT_MOTIF = "fur_elise_opening"
 
@@ -21,7 +22,7 @@ examples:
   music-transformer demo twinkle_melody --seconds 20 --seed 3
   music-transformer demo my_motif.mid --out-dir my_out
 
-motifs of the repository: bach_bwv846_prelude_bars1-4, c_major_scale, {DEFAULT_MOTIF},
+motifs: bach_bwv846_prelude_bars1-4, c_major_scale, {DEFAULT_MOTIF},
 ode_to_joy_melody, twinkle_melody
 """
 
@@ -40,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
         "motif",
         nargs="?",
         default=DEFAULT_MOTIF,
-        help=f"a motif of data/motifs/ by name, or a MIDI file (default: {DEFAULT_MOTIF})",
+        help=f"a motif by name, or a MIDI file (default: {DEFAULT_MOTIF})",
     )
     parser.add_argument("--seconds", type=float, default=30.0, help="length (default: 30)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, another continuation")
@@ -74,21 +75,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_motif(name: str) -> Path:
-    """Return the MIDI file that `name` means: a path, else a motif of the repository.
+    """Return the MIDI file that `name` means: a path, else one of the motifs.
 
     Raises:
-        DatasetError: there is none; a wheel brings no motifs, a clone of the repository does.
+        DatasetError: there is none.
     """
     if Path(name).is_file():
         return Path(name)
-    clone = Path(__file__).resolve().parents[2]
-    places = [Path("data") / "motifs", clone / "data" / "motifs"]
-    for folder in places:
-        path = folder / f"{name.removesuffix('.mid')}.mid"
-        if path.is_file():
-            return path
-    looked = ", ".join(str(place) for place in places)
-    raise DatasetError(
-        f"{name}: neither a MIDI file nor a motif in {looked}; give a MIDI file of your own, "
-        "or run this in a clone of the repository."
-    )
+    motifs = find_motifs()
+    path = motifs.get(name.removesuffix(".mid"))
+    if path is None:
+        known = ", ".join(motifs) or "none is installed"
+        raise DatasetError(f"{name}: neither a MIDI file nor a motif ({known}).")
+    return path

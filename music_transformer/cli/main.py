@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import TextIO
 
-from music_transformer import __version__
+from music_transformer._version import __version__
 from music_transformer.errors import ConfigError, MusicTransformerError
 
 PROGRAM = "music-transformer"

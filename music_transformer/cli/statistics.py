@@ -144,7 +144,7 @@ def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
     folder = find_checkpoint(args.checkpoint)
     if (index := find_index(folder)) is None:
         raise CheckpointError(
-            f"{folder} has no index of its training data; scripts/build_memorisation_index.py "
+            f"{folder} has no index of its training data; scripts/release/memorization_index.py "
             "builds one."
         )
     return index

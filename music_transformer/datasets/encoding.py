@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from music_transformer import __version__
+from music_transformer._version import __version__
 from music_transformer.datasets.prepared import SPLITS, Melodies, Piece, Skipped
 from music_transformer.errors import ConfigError, DatasetError, MidiError, TokenError
 from music_transformer.files import atomic_path

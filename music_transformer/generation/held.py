@@ -2,7 +2,7 @@
 
 A model that is no better than ours ends young notes as often as pianists do, but old ones too
 seldom: from 2 s on at three quarters of the true rate, those over 8 s hardly ever
-(docs/piano.md, `scripts/along_real_music.py`). On real music that costs little, there are few of
+(`scripts/studies/along_real_music.py`). On real music that costs little, there are few of
 them. In a sample they stay, the model reads its own held notes as a thick texture, and goes on with
 it.
 

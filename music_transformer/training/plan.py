@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import torch
 
-from music_transformer import __version__
+from music_transformer._version import __version__
 from music_transformer.checkpoint import find_checkpoint, load_weights, read_config
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError

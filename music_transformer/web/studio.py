@@ -20,6 +20,7 @@ from typing import Any
 from music_transformer.errors import ConfigError, MidiError, RenderError
 from music_transformer.generation import Settings
 from music_transformer.midi import write_midi
+from music_transformer.motifs import find_motifs
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import default_soundfont, render_wav
 from music_transformer.web.composer import Composer
@@ -85,7 +86,7 @@ class Studio:
         self, models: Sequence[Model], *, device: str = "auto", soundfont: Path | None = None
     ) -> None:
         self.models = {model.name: model for model in models}
-        self.motifs = _motifs()
+        self.motifs = find_motifs()
         self.forget_seconds = FORGET_SECONDS
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._soundfont = soundfont
@@ -318,15 +319,6 @@ def _part(notes: NoteSequence, start: float, end: float) -> NoteSequence:
     if not len(part):
         raise MidiError(f"no note sounds from {start:g} s to {end:g} s; take another part.")
     return part
-
-
-def _motifs() -> dict[str, Path]:
-    """The motifs of a clone of the repository by name; an installed package brings none."""
-    clone = Path(__file__).resolve().parents[2]
-    for folder in (Path("data") / "motifs", clone / "data" / "motifs"):
-        if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.mid"))}
-    return {}
 
 
 def _stem(title: str) -> str:

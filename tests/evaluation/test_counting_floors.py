@@ -39,7 +39,7 @@ def slow_chorale_floor(train: list[np.ndarray], pieces: list[np.ndarray], level:
     """Additive smoothing with dictionaries; level 0 unigram, 1 previous pitch, 2 and position."""
 
     def cells(of: list[np.ndarray]) -> list[tuple[tuple[int, ...], int]]:
-        found = []
+        found: list[tuple[tuple[int, ...], int]] = []
         for piece in of:
             events = piece[1:-1].tolist()
             for i, symbol in enumerate(events):

@@ -62,7 +62,7 @@ def tensors(
 @pytest.mark.parametrize("block", [None, 3])
 def test_the_reference_is_the_definition_by_loops(block: int | None) -> None:
     inputs = tensors(0, 2, 3, 5, 11, 7, 3, 4)
-    expected = loops(*inputs, block)
+    expected = loops(*inputs, block)  # type: ignore[call-arg]
     out = relative_attention(*inputs, block=block, implementation="reference")
     torch.testing.assert_close(out, expected, atol=TOLERANCE, rtol=0)
 

@@ -1,6 +1,6 @@
 """Make the pictures of docs/web.md: the page on a desk and on a phone.
 
-    python scripts/web_screenshots.py --checkpoint piano --out docs/images
+    python scripts/figures/web_screenshots.py --checkpoint piano --out docs/images
 
 The motif is a CC0 one of data/motifs. Needs [dev] and Debian's chromium and chromium-driver.
 """

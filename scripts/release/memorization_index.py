@@ -1,6 +1,6 @@
 """Build the index that tells which runs of notes stand in the training data.
 
-    python scripts/build_memorisation_index.py --data data/maestro --out checkpoints/piano
+    python scripts/release/memorization_index.py --data data/maestro --out checkpoints/piano
 
 Writes OUT/memorisation.safetensors: hashes of interval n-grams, nothing that music could be read
 back from (music_transformer/evaluation/memorisation.py has the format), then checks it and prints

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "skew_figures.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "figures" / "skew_figures.py"
 
 
 def test_both_figures_are_drawn_from_the_operator(tmp_path: Path) -> None:

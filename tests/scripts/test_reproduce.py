@@ -18,7 +18,7 @@ from music_transformer.tokenizers import ChoraleTokenizer
 from music_transformer.training.config import apply_settings
 from music_transformer.training.presets import find_preset
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "studies"
 
 
 def load_script(name: str) -> Any:

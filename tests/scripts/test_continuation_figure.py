@@ -16,7 +16,7 @@ from music_transformer.tokenizers import PerformanceTokenizer
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "continuation_figure.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "figures" / "continuation_figure.py"
 TRANSFORMER = {"n_layers": 1, "d_model": 12, "n_heads": 2, "d_ff": 12, "context": 50}
 CONFIGS = {
     "relative": ModelConfig(**TRANSFORMER),  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ What each run adds is told in docs/chorales.md. Stopped and started again, it go
 the result is the checkpoint OUT/bach. Six hours of one core; another machine, or another number of
 threads, gives other roundings and so another model of the same kind.
 
-    python scripts/rebuild_bach.py --data data/jsb --out checkpoints/rebuilt
+    python scripts/release/rebuild_bach.py --data data/jsb --out checkpoints/rebuilt
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
     for stage in STAGES:
         if isinstance(stage, Mean):
             runs = [args.out / run for run in stage.runs]
-            _script("average_checkpoints", *runs, "--out", args.out / stage.name)
+            _script("average", *runs, "--out", args.out / stage.name)
         else:
             seed += 1
             _train(stage, seed, args)

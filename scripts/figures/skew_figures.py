@@ -1,6 +1,6 @@
 """The paper's figures 10 and 11, drawn from the operator this project runs.
 
-    python scripts/skew_figures.py --out docs/figures
+    python scripts/figures/skew_figures.py --out docs/figures
 
 Every cell shows which distance its number belongs to: the distances themselves are fed to
 `music_transformer.ops.skew.skew`, and the last panel is what it gives back. The panels between are

@@ -1,7 +1,7 @@
 """What a model expects in the places of real pieces, beside what the pianists did: ends, or pace.
 
-    python scripts/along_real_music.py ends --checkpoint piano --data data/maestro --windows 48
-    python scripts/along_real_music.py pace --checkpoint piano --data data/maestro --windows 12
+    python scripts/studies/along_real_music.py ends --checkpoint piano --windows 48
+    python scripts/studies/along_real_music.py pace --checkpoint piano --windows 12
 
 The model reads windows of real pieces; looked at are the events of the later three quarters, within
 the grammar. Nothing is sampled.

@@ -1,7 +1,7 @@
 """How often the rules of degeneration call real performances degenerate.
 
-    python scripts/false_alarms.py --data data/maestro --split validation --seconds 120
-    python scripts/false_alarms.py --data data/maestro --split train --seconds 30 --each 1
+    python scripts/studies/false_alarms.py --data data/maestro --split validation --seconds 120
+    python scripts/studies/false_alarms.py --data data/maestro --split train --seconds 30 --each 1
 
 Excerpts at drawn places of every piece that is long enough, the notes that begin in them, as in a
 continuation. The thresholds were set on the training split with two minutes; another split or

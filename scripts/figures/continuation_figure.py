@@ -1,6 +1,6 @@
 """One motif, continued by several models to twice the length they were trained on: piano rolls.
 
-    python scripts/continuation_figure.py data/motifs/fur_elise_opening.mid \\
+    python scripts/figures/continuation_figure.py data/motifs/fur_elise_opening.mid \\
         --checkpoints checkpoints/relative checkpoints/baseline checkpoints/lstm --out figure.png
 
 The paper's figure: a model with relative attention goes on with a motif as long as it is let; one

@@ -1,8 +1,8 @@
 """Table 2 of Huang et al. 2018 on JSB Chorales: every row trained, beside the paper's numbers.
 
-    python scripts/reproduce_jsb.py --data data/jsb --out out/table2 --minutes 60
-    python scripts/reproduce_jsb.py --data data/jsb --out out/table2 --rows jsb-relative --test
-    python scripts/reproduce_jsb.py --data data/jsb --out out/table2 --equal --steps 1000
+    python scripts/studies/reproduce_jsb.py --data data/jsb --out out/table2 --minutes 60
+    python scripts/studies/reproduce_jsb.py --data data/jsb --out out/table2 --rows jsb-relative
+    python scripts/studies/reproduce_jsb.py --data data/jsb --out out/table2 --equal --steps 1000
 
 Given again it goes on where it stopped, until every run is finished. It writes table.md and
 results.json. No row has step labels, an addition of ours that would help them all.

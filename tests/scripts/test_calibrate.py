@@ -15,7 +15,7 @@ from music_transformer.evaluation import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.tokenizers import ChoraleTokenizer
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "calibrate.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "release" / "calibrate.py"
 FUNCTIONS: dict[str, Any] = runpy.run_path(str(SCRIPT))
 
 

@@ -1,7 +1,7 @@
 """Two minutes of every shipped motif on ten seeds: how many continuations degenerate.
 
-    python scripts/two_minutes.py --checkpoint piano
-    python scripts/two_minutes.py --seconds 30 --samples 4 --json --out out/two_minutes
+    python scripts/studies/two_minutes.py --checkpoint piano
+    python scripts/studies/two_minutes.py --seconds 30 --samples 4 --json --out out/two_minutes
 
 The samples of a motif are drawn side by side, as `generate --samples 10` draws them: sample i has
 the generator (seed, i). A continuation degenerates when it breaks a rule of
@@ -28,7 +28,7 @@ from music_transformer.generation.filters import choose_filters
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.sampling import Sampling
 
-MOTIFS = Path(__file__).resolve().parents[1] / "data" / "motifs"
+MOTIFS = Path(__file__).resolve().parents[2] / "data" / "motifs"
 
 
 def main() -> int:

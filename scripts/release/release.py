@@ -1,6 +1,6 @@
 """Turn a run into a released checkpoint: half precision, measured on validation, with its README.
 
-    python scripts/release.py checkpoints/RUN --data data/maestro --out checkpoints/piano
+    python scripts/release/release.py checkpoints/RUN --data data/maestro --out checkpoints/piano
 
 What is measured is what is released: the weights are rounded to half precision first. A release
 that is already there is replaced only when the new one has a lower NLL on the same data, or with

@@ -3,7 +3,7 @@
 For each file: the ids of the notes, decoded and encoded again, are the same ids; and so they are
 when the decoded notes go through a written MIDI file in between.
 
-    python scripts/check_maestro.py FOLDER [--jobs N] [--pedal sustain|events] [--limit N]
+    python scripts/studies/check_maestro.py FOLDER [--jobs N] [--pedal sustain|events] [--limit N]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pictures of docs/positions.md.
 
-    python scripts/positions_figures.py [--out docs/figures] [--checkpoint bach]
+    python scripts/figures/positions_figures.py [--out docs/figures] [--checkpoint bach]
 
 clocks, similarity, buckets and slopes come from formulas alone. With --checkpoint, also the terms
 of which the logits of a trained head are the sum, on one of the motifs in data/ (no other music is
@@ -18,9 +18,7 @@ from matplotlib.figure import Figure
 
 from music_transformer.positions import sinusoidal_pe, t5_bucket, wavelengths
 
-MOTIF = (
-    Path(__file__).resolve().parent.parent / "data" / "motifs" / "bach_bwv846_prelude_bars1-4.mid"
-)
+MOTIF = Path(__file__).resolve().parents[2] / "data" / "motifs" / "bach_bwv846_prelude_bars1-4.mid"
 SHOWN = 64  # ids of it
 
 

@@ -9,8 +9,8 @@ Intervals are 95 % over seeds (Student's t); with three seeds they are wide, as 
 Schemes with a table of absolute positions are read up to their table only.
 
     music-transformer prepare jsb --source Jsb16thSeparated.json --out data/jsb
-    python scripts/compare_positions.py --data data/jsb --out out/positions
-    python scripts/compare_positions.py --data data/jsb --out out/try --steps 20 --seeds 0
+    python scripts/studies/compare_positions.py --data data/jsb --out out/positions
+    python scripts/studies/compare_positions.py --data data/jsb --out out/try --steps 20 --seeds 0
 """
 
 from __future__ import annotations

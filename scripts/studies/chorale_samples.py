@@ -1,8 +1,8 @@
 """What a chorale model composes, in numbers beside the data's: what its NLL hides.
 
-    python scripts/chorale_samples.py --checkpoint bach --data data/jsb
-    python scripts/chorale_samples.py --checkpoint bach --first-chord --batch-size 10 --out out/many
-    python scripts/chorale_samples.py --checkpoint bach --temperature 1 0.9 --parallels 1 0.05 0
+    python scripts/studies/chorale_samples.py --checkpoint bach --data data/jsb
+    python scripts/studies/chorale_samples.py --checkpoint bach --first-chord --out out/many
+    python scripts/studies/chorale_samples.py --checkpoint bach --temperature 1 0.9 --parallels 1 0
 
 Samples are drawn from nothing, or with `--first-chord` after the first chord of a chorale, one for
 each batch, spread evenly over the split; each is as long as `--bars` says. Parallels are counted

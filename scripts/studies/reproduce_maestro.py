@@ -1,8 +1,8 @@
 """The rows of Table 3 of Huang et al. 2018, trained on MAESTRO.
 
-    python scripts/reproduce_maestro.py --data data/maestro --out out/table3 --minutes 60
-    python scripts/reproduce_maestro.py --data data/maestro --out out/table3 --rows piano-relative
-    python scripts/reproduce_maestro.py --data data/maestro --out out/table3 --equal --steps 1000
+    python scripts/studies/reproduce_maestro.py --data data/maestro --out out/table3 --minutes 60
+    python scripts/studies/reproduce_maestro.py --out out/table3 --rows piano-relative
+    python scripts/studies/reproduce_maestro.py --out out/table3 --equal --steps 1000
 
 The paper trained on the Piano-e-Competition's recordings of its time, not on MAESTRO: its numbers
 are another corpus, and only the order of rows can be compared. The presets are for a GPU; --equal

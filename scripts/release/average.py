@@ -5,7 +5,7 @@ weights are averaged than any of them alone (Wortsman et al. 2022, "Model soups"
 to be the same; tables of relative pitch and time that one of them lacks count as zero there. What
 the mean is good for, `evaluate` says.
 
-    python scripts/average_checkpoints.py checkpoints/a checkpoints/b --out checkpoints/mean
+    python scripts/release/average.py checkpoints/a checkpoints/b --out checkpoints/mean
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ output by it gives a checkpoint like any other, of which temperature 1 is calibr
 One number from tens of thousands of notes can hardly over-fit, and the script shows it: it also
 finds the number on every second piece and measures it on the others, and the other way round.
 
-    python scripts/calibrate.py checkpoints/run --data data/jsb --out checkpoints/calibrated
+    python scripts/release/calibrate.py checkpoints/run --data data/jsb --out checkpoints/calibrated
 
 Source: Guo et al. 2017, "On calibration of modern neural networks", section 4.2.
 """

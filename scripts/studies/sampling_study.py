@@ -1,7 +1,7 @@
 """Which temperature and top-p make continuations most like the true ones: a table, and a winner.
 
-    python scripts/sampling_study.py --checkpoint piano --data data/maestro
-    python scripts/sampling_study.py --temperatures 1 --top-ps 0.9 1 --primers 30 --seconds 20
+    python scripts/studies/sampling_study.py --checkpoint piano --data data/maestro
+    python scripts/studies/sampling_study.py --temperatures 1 --top-ps 0.9 1 --primers 30
 
 Every primer is the last 10 s before a place in a validation piece; what follows it in the piece is
 the true continuation. Each setting continues each primer once, all settings side by side in one
