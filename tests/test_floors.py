@@ -32,6 +32,7 @@ FLOOR = {
     "checkpoint": 4,
     "generation": 5,
     "evaluation": 5,
+    "study": 6,
     "training": 6,
     "web": 7,
     "cli": 7,
@@ -56,7 +57,7 @@ RESERVED = {
     "mido": {"midi"},
     "pretty_midi": {"notes"},
     "midirenderer": {"render"},
-    "matplotlib": {"render"},
+    "matplotlib": {"render", "study"},
     "argparse": {"cli"},
 }
 

@@ -2,23 +2,14 @@
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
+from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from music_transformer.checkpoint import Session
-    from music_transformer.evaluation.listening import Analysis
-    from music_transformer.notes import NoteSequence
-
-PAGE = "index.html"
-CLIPS = "clips"
+    from music_transformer.study.analysis import Analysis
 
 EPILOG = """\
 examples:
@@ -120,8 +111,8 @@ def _add_analyse(steps: Any) -> None:
 
 def run_build(args: argparse.Namespace) -> int:
     """Compose and play every clip, write page and key; their paths go to stdout."""
-    from music_transformer.evaluation.listening import REAL, Key, name_clips, plan_trials
     from music_transformer.sampling import Sampling
+    from music_transformer.study.analysis import REAL
 
     names = [Path(checkpoint).name for checkpoint in args.checkpoints]
     sources = [*names, *([] if args.no_real else [REAL])]
@@ -132,56 +123,47 @@ def run_build(args: argparse.Namespace) -> int:
     for name in ("events", "limit"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise ConfigError(f"--{name} {getattr(args, name)}; choose 1 or more.")
-    asked = Sampling(args.temperature, top_p=args.top_p)
+    sampling = Sampling(args.temperature, top_p=args.top_p)
     key_path = args.key or args.out.with_name(f"{args.out.name}.key.json")
-    _check_places(args.out, key_path, args.force)
-    files = _midi_files(args.primers)
+
+    from tqdm import tqdm
 
     from music_transformer.checkpoint import load_checkpoint
-    from music_transformer.cli.output import say_device
-    from music_transformer.generation.filters import choose_filters
+    from music_transformer.cli.output import atomic_path, say_device, warn
+    from music_transformer.study import build as study
 
+    study.check_places(args.out, key_path, force=args.force)
+    settings = study.StudySettings(
+        primer_seconds=args.primer_seconds,
+        events=args.events,
+        primer_gap=args.primer_gap,
+        real=not args.no_real,
+        sampling=sampling,
+        seed=args.seed,
+        suffix=f".{args.format}",
+        soundfont=args.soundfont,
+    )
     sessions = {
         name: load_checkpoint(checkpoint, device=args.device)
         for name, checkpoint in zip(names, args.checkpoints, strict=True)
     }
     say_device(args.device, sessions[names[0]].device)
-    tokenizers = [session.tokenizer for session in sessions.values()]
-    for name, tokenizer in zip(names, tokenizers, strict=True):
-        if tokenizer.to_config() != tokenizers[0].to_config():
-            raise ConfigError(
-                f"{names[0]} and {name} read different events: only models of one tokenizer can go "
-                "on from the same primer."
-            )
-    pieces = _split_pieces(args, files, tokenizers[0])
-    clips = name_clips(sources, list(pieces), seed=args.seed, suffix=f".{args.format}")
-    trials = plan_trials(sources, list(pieces), seed=args.seed)
-    settings = {
-        "checkpoints": [str(session.path) for session in sessions.values()],
-        "primer_seconds": args.primer_seconds,
-        "events": args.events,
-        "primer_gap": args.primer_gap,
-        "sampling": {
-            name: asdict(choose_filters(asked, session.sampling))
-            for name, session in sessions.items()
-        },
-        "seed": args.seed,
-    }
-    key = Key(args.out.name, tuple(sources), trials, clips, settings)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=f".{args.out.name}-", suffix=".tmp", dir=args.out.parent
-    ) as temporary:
-        made = Path(temporary) / args.out.name
-        (made / CLIPS).mkdir(parents=True)
-        for source, primer, notes in _clips(args, sessions, pieces):
-            _render(args, notes, made / CLIPS / clips[source][primer])
-        _write_page(made, key)
-        if args.out.exists():
-            shutil.rmtree(args.out)
-        made.rename(args.out)
-    _write_key(key_path, key)
-    print(args.out / PAGE)
+    study.check_tokenizers(sessions)
+    pieces, left_out = study.split_pieces(
+        args.primers, sessions[names[0]], settings, limit=args.limit
+    )
+    for line in left_out:
+        warn(line)
+    with tqdm(unit="clip", desc="listening-test", leave=False, file=sys.stderr) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        key = study.build_study(args.out, sessions, pieces, settings, progress=progress)
+    with atomic_path(key_path) as temporary:
+        temporary.write_text(json.dumps(key.to_dict(), indent=1) + "\n", encoding="utf-8")
+    print(args.out / study.PAGE)
     print(key_path)
     return 0
 
@@ -189,7 +171,7 @@ def run_build(args: argparse.Namespace) -> int:
 def run_analyse(args: argparse.Namespace) -> int:
     """Read, test, print; draw where asked to."""
     from music_transformer.cli.output import atomic_path, check_output, print_json
-    from music_transformer.evaluation.listening import analyse, read_answers, read_key
+    from music_transformer.study.analysis import analyse, read_answers, read_key
 
     if args.out is not None:
         if args.out.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -199,7 +181,7 @@ def run_analyse(args: argparse.Namespace) -> int:
     answers = [answer for path in args.answers for answer in read_answers(path, key)]
     analysis = analyse(key, answers)
     if args.out is not None:
-        from music_transformer.render.study_plot import plot_study
+        from music_transformer.study.plot import plot_study
 
         figure = plot_study(
             analysis.wins,
@@ -214,120 +196,6 @@ def run_analyse(args: argparse.Namespace) -> int:
         if args.out is not None:
             print(args.out)
     return 0
-
-
-def _check_places(out: Path, key: Path, force: bool) -> None:
-    """Refuse what would overwrite, or put the key where the listeners are."""
-    if key.resolve().is_relative_to(out.resolve()):
-        raise ConfigError(f"{key}: the key must not lie in the folder that listeners get.")
-    for path in (out, key):
-        if path.exists() and not force:
-            raise ConfigError(f"{path} exists; add --force to replace it.")
-    if out.exists() and not ((out / PAGE).is_file() and (out / CLIPS).is_dir()):
-        raise ConfigError(f"{out} is no listening test, so it is left alone; choose another place.")
-    if key.is_dir():
-        raise ConfigError(f"{key}: this is a folder; give --key the name of a file.")
-
-
-def _midi_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise DatasetError(f"{folder}: give --primers a folder of MIDI files.")
-    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in (".mid", ".midi"))
-    if not files:
-        raise DatasetError(f"{folder}: no .mid or .midi file in it.")
-    return files
-
-
-def _split_pieces(
-    args: argparse.Namespace, files: list[Path], tokenizer: Any
-) -> dict[str, tuple[list[int], list[int]]]:
-    """Primer and real continuation of each file that is long enough; the others are named."""
-    from music_transformer.cli.output import warn
-    from music_transformer.generation.opening import split_opening
-    from music_transformer.midi import read_midi
-
-    pieces: dict[str, tuple[list[int], list[int]]] = {}
-    for path in files:
-        if args.limit is not None and len(pieces) == args.limit:
-            break
-        try:
-            pieces[path.name] = split_opening(
-                tokenizer, read_midi(path), seconds=args.primer_seconds, events=args.events
-            )
-        except ConfigError:
-            raise
-        except MusicTransformerError as error:
-            warn(f"{path.name} is left out: {str(error).removeprefix(f'{path}: ')}")
-    if not pieces:
-        raise DatasetError(f"{args.primers}: no piece is long enough to be a primer.")
-    return pieces
-
-
-def _clips(
-    args: argparse.Namespace,
-    sessions: "dict[str, Session]",
-    pieces: dict[str, tuple[list[int], list[int]]],
-) -> "Iterator[tuple[str, str, NoteSequence]]":
-    """Source, primer and notes of every clip."""
-    from tqdm import tqdm
-
-    from music_transformer.evaluation.listening import REAL
-    from music_transformer.generation import generate
-
-    total = len(pieces) * (len(sessions) + (not args.no_real))
-    with tqdm(total=total, unit="clip", desc="listening-test", leave=False, file=sys.stderr) as bar:
-        for name, (primer, real) in pieces.items():
-            for source, session in sessions.items():
-                generation = generate(
-                    session,
-                    primer,
-                    events=args.events,
-                    temperature=args.temperature,
-                    top_p=args.top_p,
-                    seed=args.seed,
-                )
-                yield source, name, _gapped(args, session, primer, generation.notes)
-                bar.update()
-            if not args.no_real:
-                session = next(iter(sessions.values()))
-                notes = session.tokenizer.decode([*primer, *real])
-                yield REAL, name, _gapped(args, session, primer, notes)
-                bar.update()
-
-
-def _gapped(
-    args: argparse.Namespace, session: "Session", primer: list[int], notes: "NoteSequence"
-) -> "NoteSequence":
-    from music_transformer.render.audio import with_primer_gap
-
-    primer_end = session.tokenizer.duration_seconds(primer)
-    return with_primer_gap(notes, primer_end=primer_end, gap=args.primer_gap)
-
-
-def _render(args: argparse.Namespace, notes: "NoteSequence", path: Path) -> None:
-    from music_transformer.render.audio import render_audio
-
-    render_audio(notes, path, soundfont=args.soundfont)
-
-
-def _write_page(folder: Path, key: Any) -> None:
-    from music_transformer.evaluation.listening_page import page
-
-    addresses = [
-        (
-            f"{CLIPS}/{key.clips[trial.a][trial.primer]}",
-            f"{CLIPS}/{key.clips[trial.b][trial.primer]}",
-        )
-        for trial in key.trials
-    ]
-    (folder / PAGE).write_text(page(key.study, key.trials, addresses), encoding="utf-8")
-
-
-def _write_key(path: Path, key: Any) -> None:
-    from music_transformer.cli.output import atomic_path
-
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(key.to_dict(), indent=1) + "\n", encoding="utf-8")
 
 
 def _table(analysis: "Analysis") -> str:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from music_transformer.evaluation.listening import (
+from music_transformer.study.analysis import (
     Key,
     Trial,
     name_clips,
     plan_trials,
     read_answers,
 )
-from music_transformer.evaluation.listening_page import page
+from music_transformer.study.page import page
 
 SOURCES, PRIMERS = ("one", "two", "real"), ["p"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from music_transformer.errors import DatasetError, MusicTransformerError
-from music_transformer.evaluation.listening import (
+from music_transformer.study.analysis import (
     Analysis,
     Answer,
     Key,
@@ -21,7 +21,7 @@ from music_transformer.evaluation.listening import (
     read_answers,
     read_key,
 )
-from music_transformer.evaluation.listening_page import page
+from music_transformer.study.page import page
 
 stats = pytest.importorskip("scipy.stats", reason="needs the [study] extra")
 

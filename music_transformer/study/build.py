@@ -1,0 +1,220 @@
+"""Make a listening test: continuations by every model, the real music beside them, and the page.
+
+`build_study` writes the folder that listeners get; the `Key` it returns says whose clip is whose,
+and belongs elsewhere.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from music_transformer.checkpoint import Session
+from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
+from music_transformer.generation import generate
+from music_transformer.generation.filters import choose_filters
+from music_transformer.generation.opening import split_opening
+from music_transformer.midi import read_midi
+from music_transformer.notes import NoteSequence
+from music_transformer.render.audio import render_audio, with_primer_gap
+from music_transformer.sampling import Sampling
+from music_transformer.study.analysis import REAL, Key, name_clips, plan_trials
+from music_transformer.study.page import page
+
+PAGE = "index.html"
+CLIPS = "clips"
+Pieces = dict[str, tuple[list[int], list[int]]]  # by name: ids of the primer, of what follows
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """How the clips are made.
+
+    Attributes:
+        primer_seconds: length of the primers.
+        events: length of the continuations.
+        primer_gap: seconds of silence between the two.
+        real: whether how the piece really goes on is one of the sources.
+        sampling: what all models are drawn with; what it leaves open each checkpoint says.
+        seed: of the music, the order and the names of the clips.
+        suffix: of the clips, `.opus` or `.wav`.
+        soundfont: the instrument; None is the default one.
+    """
+
+    primer_seconds: float = 10.0
+    events: int = 512
+    primer_gap: float = 2.5
+    real: bool = True
+    sampling: Sampling = Sampling()  # noqa: RUF009 - frozen
+    seed: int = 0
+    suffix: str = ".opus"
+    soundfont: Path | None = None
+
+
+def check_places(out: Path, key: Path, *, force: bool) -> None:
+    """Refuse what would overwrite, or put the key where the listeners are.
+
+    Raises:
+        ConfigError: one of the places will not do.
+    """
+    if key.resolve().is_relative_to(out.resolve()):
+        raise ConfigError(f"{key}: the key must not lie in the folder that listeners get.")
+    for path in (out, key):
+        if path.exists() and not force:
+            raise ConfigError(f"{path} exists; add --force to replace it.")
+    if out.exists() and not ((out / PAGE).is_file() and (out / CLIPS).is_dir()):
+        raise ConfigError(f"{out} is no listening test, so it is left alone; choose another place.")
+    if key.is_dir():
+        raise ConfigError(f"{key}: this is a folder; give --key the name of a file.")
+
+
+def check_tokenizers(sessions: Mapping[str, Session]) -> None:
+    """Refuse models that cannot go on from the same primer.
+
+    Raises:
+        ConfigError: two of them read different events.
+    """
+    (first, session), *others = sessions.items()
+    for name, other in others:
+        if other.tokenizer.to_config() != session.tokenizer.to_config():
+            raise ConfigError(
+                f"{first} and {name} read different events: only models of one tokenizer can go on "
+                "from the same primer."
+            )
+
+
+def split_pieces(
+    folder: Path, session: Session, settings: StudySettings, *, limit: int | None = None
+) -> tuple[Pieces, list[str]]:
+    """Primer and real continuation of the MIDI files of a folder, at most `limit` of them.
+
+    Returns:
+        The pieces by file name, and a line for each file that was left out.
+
+    Raises:
+        DatasetError: there is no folder, no MIDI file in it, or none is long enough.
+    """
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: give --primers a folder of MIDI files.")
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".mid", ".midi"))
+    if not files:
+        raise DatasetError(f"{folder}: no .mid or .midi file in it.")
+    pieces: Pieces = {}
+    left_out = []
+    for path in files:
+        if limit is not None and len(pieces) == limit:
+            break
+        try:
+            pieces[path.name] = split_opening(
+                session.tokenizer,
+                read_midi(path),
+                seconds=settings.primer_seconds,
+                events=settings.events,
+            )
+        except ConfigError:
+            raise
+        except MusicTransformerError as error:
+            left_out.append(f"{path.name} is left out: {str(error).removeprefix(f'{path}: ')}")
+    if not pieces:
+        reasons = "; ".join(left_out)
+        raise DatasetError(f"{folder}: no piece is long enough to be a primer ({reasons}).")
+    return pieces, left_out
+
+
+def build_study(
+    out: Path,
+    sessions: Mapping[str, Session],
+    pieces: Pieces,
+    settings: StudySettings,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Key:
+    """Compose and play every clip, and write the folder for listeners in one step.
+
+    Args:
+        out: folder of the page; an earlier one is replaced.
+        sessions: the models by the names of their sources.
+        pieces: from `split_pieces`.
+        settings: how the clips are made.
+        progress: called with clips done and clips in all.
+
+    Returns:
+        What listeners must not see.
+    """
+    sources = (*sessions, *([REAL] if settings.real else []))
+    names = list(pieces)
+    described = {
+        "checkpoints": [str(session.path) for session in sessions.values()],
+        "primer_seconds": settings.primer_seconds,
+        "events": settings.events,
+        "primer_gap": settings.primer_gap,
+        "sampling": {
+            name: asdict(choose_filters(settings.sampling, session.sampling))
+            for name, session in sessions.items()
+        },
+        "seed": settings.seed,
+    }
+    key = Key(
+        study=out.name,
+        sources=sources,
+        trials=plan_trials(sources, names, seed=settings.seed),
+        clips=name_clips(sources, names, seed=settings.seed, suffix=settings.suffix),
+        settings=described,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{out.name}-", suffix=".tmp", dir=out.parent
+    ) as temporary:
+        made = Path(temporary) / out.name
+        (made / CLIPS).mkdir(parents=True)
+        clips = _compose(sessions, pieces, sources, settings)
+        for done, (source, primer, notes) in enumerate(clips, start=1):
+            path = made / CLIPS / key.clips[source][primer]
+            render_audio(notes, path, soundfont=settings.soundfont)
+            if progress is not None:
+                progress(done, len(sources) * len(pieces))
+        (made / PAGE).write_text(_page(key), encoding="utf-8")
+        if out.exists():
+            shutil.rmtree(out)
+        made.rename(out)
+    return key
+
+
+def _compose(
+    sessions: Mapping[str, Session],
+    pieces: Pieces,
+    sources: Sequence[str],
+    settings: StudySettings,
+) -> Iterator[tuple[str, str, NoteSequence]]:
+    """Source, primer and notes of every clip, with the silence after the primer."""
+    tokenizer = next(iter(sessions.values())).tokenizer
+    for name, (primer, real) in pieces.items():
+        primer_end = tokenizer.duration_seconds(primer)
+        for source in sources:
+            if source in sessions:
+                notes = generate(
+                    sessions[source],
+                    primer,
+                    events=settings.events,
+                    temperature=settings.sampling.temperature,
+                    top_p=settings.sampling.top_p,
+                    seed=settings.seed,
+                ).notes
+            else:
+                notes = tokenizer.decode([*primer, *real])
+            yield (
+                source,
+                name,
+                with_primer_gap(notes, primer_end=primer_end, gap=settings.primer_gap),
+            )
+
+
+def _page(key: Key) -> str:
+    def address(source: str, primer: str) -> str:
+        return f"{CLIPS}/{key.clips[source][primer]}"
+
+    clips = [
+        (address(trial.a, trial.primer), address(trial.b, trial.primer)) for trial in key.trials
+    ]
+    return page(key.study, key.trials, clips)
