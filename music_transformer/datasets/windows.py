@@ -43,6 +43,7 @@ from music_transformer.datasets.augment import (
     transpose_chorale,
     transpose_performance,
 )
+from music_transformer.datasets.plain import plain_crop
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.tokenizers import PerformanceTokenizer
@@ -110,6 +111,10 @@ class TrainingWindows:
     multiples of four, so that all rows of a batch have the same voice in the same column; the last
     crop of a piece may be padded for it.
 
+    A share of the windows of performances begins as a user's motif does: START, then some seconds
+    of the piece from where the crop falls made plain (see `plain`), then the piece as it is. What
+    is plain is read and not learned: its targets are PAD.
+
     Args:
         data: prepared data with a training split.
         length: L, input ids of a window.
@@ -118,6 +123,10 @@ class TrainingWindows:
         rank: of this process.
         world_size: number of processes.
         augment: stretch and transpose as `augment` says.
+        plain: share of the windows that open plain.
+
+    Raises:
+        ConfigError: a number makes no sense, or these are no performances that could be plain.
     """
 
     def __init__(
@@ -130,18 +139,25 @@ class TrainingWindows:
         rank: int = 0,
         world_size: int = 1,
         augment: bool = True,
+        plain: float = 0.0,
     ) -> None:
         for name, value in {"length": length, "batch_size": batch_size}.items():
             if value < 1:
                 raise ConfigError(f"{name}={value}: a window and a batch hold at least one.")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} processes, 0 the first.")
+        if plain and data.tokenizer.kind != "performance":
+            raise ConfigError(
+                f"plain={plain:g}: only performances open plain, and {data.path} holds "
+                f"{data.tokenizer.kind} ids; use plain=0."
+            )
         self.length = length
         self.batch_size = batch_size
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
         self.augment = augment
+        self.plain = plain
         self.tokenizer = data.tokenizer
         self._data_path = data.path
         self._open(data)
@@ -168,9 +184,9 @@ class TrainingWindows:
         targets = ids.copy()
         place = np.zeros((self.batch_size, 1), dtype=np.int64)
         for row in range(self.batch_size):
-            crop, place[row] = self._crop(step, self.rank * self.batch_size + row)
+            crop, place[row], known = self._crop(step, self.rank * self.batch_size + row)
             ids[row, : len(crop) - 1] = crop[:-1]
-            targets[row, : len(crop) - 1] = crop[1:]
+            targets[row, known : len(crop) - 1] = crop[1 + known :]
         place = place + np.arange(self.length)  # (B, L)
         return Batch(torch.from_numpy(ids), torch.from_numpy(targets), torch.from_numpy(place))
 
@@ -228,6 +244,7 @@ class TrainingWindows:
                 "rank": self.rank,
                 "world_size": self.world_size,
                 "augment": self.augment,
+                "plain": self.plain,
             },
         )
 
@@ -244,8 +261,8 @@ class TrainingWindows:
             return [performance_transpositions(events) for events in pieces]
         return [chorale_transpositions(events, ranges) for events in pieces]
 
-    def _crop(self, step: int, row: int) -> tuple[Ids, int]:
-        """At most L + 1 ids of one piece, augmented, and the place of the first of them."""
+    def _crop(self, step: int, row: int) -> tuple[Ids, int, int]:
+        """At most L + 1 ids of one piece, augmented; the place of the first; how many are plain."""
         random = np.random.default_rng((self.seed, step, row))
         index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
         piece = self._pieces[index]
@@ -256,14 +273,27 @@ class TrainingWindows:
         place = min(place, last)
         if random.random() < START_SHARE:
             place = 0
-        if self._transpositions is None:
-            return piece[place : place + self.length + 1], place
-        semitones = int(random.choice(self._transpositions[index]))
+        is_plain = self.plain > 0 and random.random() < self.plain
+        semitones, factor = 0, 1.0
+        if self._transpositions is not None:
+            semitones = int(random.choice(self._transpositions[index]))
         if not isinstance(self.tokenizer, PerformanceTokenizer):
-            return transpose_chorale(piece[place : place + self.length + 1], semitones), place
-        factor = float(random.choice(STRETCHES))
+            return transpose_chorale(piece[place : place + self.length + 1], semitones), place, 0
+        if self.augment:
+            factor = float(random.choice(STRETCHES))
+        if is_plain:
+            crop, known, at_end = plain_crop(
+                self.tokenizer,
+                piece[1:-1],
+                first=max(0, place - 1),
+                length=self.length,
+                factor=factor,
+                rng=random,
+            )
+            crop = np.concatenate([piece[:1], crop, piece[-1:] if at_end else piece[:0]])
+            return transpose_performance(crop, semitones), 0, known
         crop = self._stretched(self.tokenizer, piece, place, factor)
-        return transpose_performance(crop, semitones), place
+        return transpose_performance(crop, semitones), place, 0
 
     def _stretched(
         self, tokenizer: PerformanceTokenizer, piece: Ids, place: int, factor: float

@@ -46,6 +46,7 @@ class TrainingConfig:
         compile: train through `torch.compile`; it needs a compiler, and pays on a GPU.
         checkpoint_activations: keep only the inputs of layers: less memory, a third more time.
         augment: stretch and transpose training windows.
+        plain: share of the windows that open with a plain motif, as users have them.
         workers: processes that make the windows; 0 is a thread, enough for most machines.
         seed: of the windows; the command also seeds weights and dropout with it.
         evaluate_every: steps between quick validations.
@@ -78,6 +79,7 @@ class TrainingConfig:
     compile: bool = False
     checkpoint_activations: bool = False
     augment: bool = True
+    plain: float = 0.0
     workers: int = 0
     seed: int = 0
     evaluate_every: int = 500
@@ -99,7 +101,7 @@ class TrainingConfig:
                 self._at_least(name, 1)
         for name in ("learning_rate",):
             self._between(name, 0.0, 10.0, low_open=True)
-        for name in ("final_fraction", "cooldown"):
+        for name in ("final_fraction", "cooldown", "plain"):
             self._between(name, 0.0, 1.0)
         for name in ("muon_momentum", "label_smoothing", "token_dropout"):
             self._between(name, 0.0, 1.0, high_open=True)

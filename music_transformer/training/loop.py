@@ -146,6 +146,7 @@ class Trainer:
             rank=self.ranks.rank,
             world_size=self.ranks.world_size,
             augment=config.augment,
+            plain=config.plain,
         )
         self.progress = state.Progress(world_size=self.ranks.world_size)
         self.last_loss: float | None = None

@@ -173,6 +173,7 @@ PIANO = Preset(
         warmup=200,
         cooldown=0.1,
         optimizer="muon",
+        plain=0.25,
         evaluate_every=200,
         evaluate_windows=48,
     ),
