@@ -17,6 +17,7 @@
 from dataclasses import dataclass
 
 from music_transformer.errors import ConfigError
+from music_transformer.model.performance_state import N_IDS
 from music_transformer.model.settings import Settings
 from music_transformer.ops.attention import IMPLEMENTATIONS
 from music_transformer.ops.relational import time_rows
@@ -63,6 +64,9 @@ class ModelConfig(Settings):
             (0-127; other ids have none); with voice_labels, see `ops/relational.py`.
         relative_time: relative attention also knows the distance of two ids in steps of
             voice_labels ids each, as far as max_distance reaches.
+        performance_state: input and logits also come from what the events already say, and what
+            they forbid is masked, see `model/performance_state.py`; for the performance vocabulary
+            without pedal events.
 
     Raises:
         ConfigError: a value, or a pair of values, that makes no sense.
@@ -94,6 +98,7 @@ class ModelConfig(Settings):
     t5_max_distance: int = 128
     relative_pitch: bool = False
     relative_time: bool = False
+    performance_state: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "n_layers", "d_model", "n_heads", "d_ff", "context"):
@@ -127,6 +132,11 @@ class ModelConfig(Settings):
         self._check_positions()
         self._check_relational()
         self._check_voices()
+        if self.performance_state and self.vocab_size != N_IDS:
+            raise ConfigError(
+                f"performance_state with vocab_size={self.vocab_size}: it knows the {N_IDS} ids of "
+                "performances without pedal events; leave it out, or prepare with --pedal sustain."
+            )
 
     def _check_positions(self) -> None:
         """Refuse what the chosen positions cannot do."""
@@ -165,7 +175,7 @@ class ModelConfig(Settings):
 
     def _check_voices(self) -> None:
         """Refuse what counts the turns of voices where their number is not known."""
-        for name in ("relative_pitch", "relative_time", "interval_output"):
+        for name in ("relative_pitch", "relative_time", "interval_output", "performance_state"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r}; choose true or false.")
         for name in (

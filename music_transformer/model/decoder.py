@@ -18,6 +18,7 @@ from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.layers import DecoderLayer, InputEmbedding
 from music_transformer.model.one_row import Linear
+from music_transformer.model.performance_state import PerformanceState
 from music_transformer.model.positions import SHARED_SCHEMES, SharedPositions, StackPositions
 from music_transformer.model.voices import IntervalOutput, last_of_voice
 from music_transformer.ops.relational import PitchPairs, pitch_pairs, pitches_of
@@ -38,6 +39,9 @@ class MusicTransformer(nn.Module):
         self.interval_output: IntervalOutput | None = None
         if config.interval_output:
             self.interval_output = IntervalOutput(config.d_model, config.vocab_size)
+        self.performance_state: PerformanceState | None = None
+        if config.performance_state:
+            self.performance_state = PerformanceState(config.d_model)
         self.apply(_initialise)
         with torch.no_grad():
             for layer in self.layers:  # the stream's variance stays near 1 at any depth
@@ -73,8 +77,14 @@ class MusicTransformer(nn.Module):
             start = cache.length
         if place is None:
             place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
-        read = cache.append_ids(ids) if cache is not None and self._reads_voices else ids  # (B, S)
+        read = cache.append_ids(ids) if cache is not None and self._keeps_ids else ids  # (B, S)
         x = self.input(ids, place, start, read)  # (B, L, d_model)
+        state = None
+        if self.performance_state is not None:
+            state = self.performance_state.read(
+                read, ids.shape[1], None if cache is None else cache.state_reader
+            )
+            x = x + self.performance_state.input_terms(state)
         end = start + ids.shape[1]
         positions = None if self.positions is None else self.positions(ids.shape[1], end)
         if self.config.relative_pitch or self.config.relative_time:
@@ -89,13 +99,16 @@ class MusicTransformer(nn.Module):
             near = read[:, -(ids.shape[1] + self.config.voice_labels - 1) :]
             last = last_of_voice(near, self.config.voice_labels)[:, -ids.shape[1] :]  # (B, L)
             logits = logits + self.interval_output(x, last)
+        if self.performance_state is not None and state is not None:
+            logits = self.performance_state.logits(x, logits, state)
         return logits
 
     @property
-    def _reads_voices(self) -> bool:
+    def _keeps_ids(self) -> bool:
         """Whether more is made of the ids than their embeddings: a cache must keep them then."""
         config = self.config
-        return bool(config.relative_pitch or config.held_labels or config.interval_output)
+        voices = config.relative_pitch or config.held_labels or config.interval_output
+        return bool(voices or config.performance_state)
 
     def _relational(self, read: Tensor, place: Tensor, queries: int) -> SharedPositions:
         """What relative pitch and time need: the pitches read so far, the voice of the first id."""
@@ -126,7 +139,7 @@ class MusicTransformer(nn.Module):
             capacity=self.config.context if capacity is None else capacity,
             dtype=weight.dtype,
             device=weight.device,
-            ids=self._reads_voices,
+            ids=self._keeps_ids,
         )
 
 

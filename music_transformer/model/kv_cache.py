@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from music_transformer.errors import ShapeError
+from music_transformer.model.performance_state import StateReader
 
 
 class KVCache:
@@ -17,6 +18,7 @@ class KVCache:
     Attributes:
         length: positions held so far.
         capacity: the most it can hold.
+        state_reader: follows what is held, event by event, for the performance state.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class KVCache:
             self._ids = torch.empty(batch, capacity, dtype=torch.int64, device=device)
         self.capacity = capacity
         self.length = 0
+        self.state_reader = StateReader(batch)
 
     @property
     def batch(self) -> int:
@@ -80,3 +83,4 @@ class KVCache:
     def clear(self) -> None:
         """Forget everything; the memory is kept."""
         self.length = 0
+        self.state_reader = StateReader(self.batch)

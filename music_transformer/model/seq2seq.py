@@ -27,6 +27,7 @@ from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.layers import DecoderLayer, InputEmbedding
 from music_transformer.model.one_row import Linear
+from music_transformer.model.performance_state import PerformanceState
 from music_transformer.model.positions import SharedPositions
 from music_transformer.model.seq2seq_config import AccompanimentConfig
 from music_transformer.ops.positions import alibi_slopes
@@ -209,6 +210,9 @@ class AccompanimentTransformer(nn.Module):
         self.layers = nn.ModuleList(AccompanimentLayer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.output = Linear(config.d_model, config.vocab_size)
+        self.performance_state: PerformanceState | None = None
+        if config.performance_state:
+            self.performance_state = PerformanceState(config.d_model)
         self.apply(_initialise)
         with torch.no_grad():  # the streams' variance stays near 1 at any depth
             for stack in (self.encoder.layers, self.layers):
@@ -253,12 +257,21 @@ class AccompanimentTransformer(nn.Module):
         step = time // self.config.shifts_per_step  # (B, L)
         place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
         x = self.input(ids, place, start)  # (B, L, d_model)
+        state = None
+        if self.performance_state is not None:
+            read = ids if cache is None else cache.append_ids(ids)  # (B, S)
+            reader = None if cache is None else cache.state_reader
+            state = self.performance_state.read(read, ids.shape[1], reader)
+            x = x + self.performance_state.input_terms(state)
         for index, layer in enumerate(self.layers):
             x = layer(x, layer=index, melody=melody[index], keep=keep, step=step, cache=cache)
         if cache is not None:
             cache.advance(ids.shape[1])
             cache.time = time[:, -1]
-        logits: Tensor = self.output(self.norm(x))  # (B, L, V)
+        x = self.norm(x)
+        logits: Tensor = self.output(x)  # (B, L, V)
+        if self.performance_state is not None and state is not None:
+            logits = self.performance_state.logits(x, logits, state)
         return logits
 
     def encode(self, source: Tensor, cache: AccompanimentCache) -> None:
@@ -284,6 +297,7 @@ class AccompanimentTransformer(nn.Module):
             capacity=stack.context if capacity is None else capacity,
             dtype=weight.dtype,
             device=weight.device,
+            ids=self.config.performance_state,
         )
 
     def _melody(

@@ -36,6 +36,7 @@ class AccompanimentConfig(Settings):
         time_shift: the id that lets one unit of time pass; the next ids let 2, 3, ... pass.
         time_shifts: how many such ids there are.
         shifts_per_step: units of time in a step of the melody.
+        performance_state: of the decoder, as in `ModelConfig`.
 
     Raises:
         ConfigError: a value that makes no sense.
@@ -64,6 +65,7 @@ class AccompanimentConfig(Settings):
     time_shift: int = 256
     time_shifts: int = 100
     shifts_per_step: int = 10
+    performance_state: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -102,6 +104,7 @@ class AccompanimentConfig(Settings):
             input_position=self.input_position,
             attention_position=self.attention_position,
             max_distance=self.max_distance,
+            performance_state=self.performance_state,
         )
 
     @property
