@@ -81,3 +81,10 @@ def test_an_installed_package_has_motifs_and_every_file_it_needs(tmp_path: Path)
     assert {path.name for path in motifs} == {
         path.name for path in (REPOSITORY / "data" / "motifs").glob("*.mid")
     }
+
+
+def test_the_version_is_stated_once_and_repeated_truly() -> None:
+    version = music_transformer.__version__
+    assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert changes.split("## ")[1].startswith(version)

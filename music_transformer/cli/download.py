@@ -1,6 +1,6 @@
-"""`download`: a corpus from its official source, or released weights from a folder.
+"""`download`: a corpus from its official source, or released weights.
 
-The file is checked by size and sha256; an interrupted download goes on when it is run again.
+What comes is checked by size and sha256; an interrupted download goes on when it is run again.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from music_transformer.cli.output import check_output, print_json
-from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from music_transformer.datasets.download import Download, Meter
@@ -18,7 +18,8 @@ EPILOG = """\
 examples:
   music-transformer download jsb --out data/Jsb16thSeparated.json
   music-transformer download maestro --out data/maestro-v3.0.0-midi.zip
-  music-transformer download piano --from checkout/checkpoints/piano --out checkpoints/piano
+  music-transformer download piano --out checkpoints/piano
+  music-transformer download piano --from clone/checkpoints/piano --out checkpoints/piano
 """
 
 
@@ -27,12 +28,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "download",
         help="fetch a corpus or released weights, checked by size and sha256",
-        description="Fetch a corpus from its official source, checked by size and sha256. An "
-        "interrupted download goes on when the command is given again.",
+        description="Fetch a corpus from its official source, or released weights from the "
+        "project's releases, checked by size and sha256. An interrupted download goes on when the "
+        "command is given again.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", metavar="jsb|maestro|CHECKPOINT", help="what to fetch")
+    parser.add_argument(
+        "what", metavar="WHAT", help="jsb, maestro, bach, piano or piano-accompaniment"
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.what in DOWNLOADS:
         return _corpus(args, DOWNLOADS[args.what])
     if args.what in CHECKPOINTS:
-        return _checkpoint(args)
+        return _checkpoint(args, CHECKPOINTS[args.what])
     known = ", ".join((*DOWNLOADS, *CHECKPOINTS))
     raise ConfigError(f"download {args.what}: unknown; choose from {known}.")
 
@@ -78,19 +82,24 @@ def _corpus(args: argparse.Namespace, download: "Download") -> int:
     return 0
 
 
-def _checkpoint(args: argparse.Namespace) -> int:
-    """Copy a released checkpoint; there is no place on the network to fetch it from."""
-    from music_transformer.datasets.download import copy_checkpoint, is_checkpoint
+def _checkpoint(args: argparse.Namespace, download: "Download") -> int:
+    """Fetch released weights, or copy them from a folder or an archive."""
+    from music_transformer.datasets.download import (
+        copy_checkpoint,
+        fetch_checkpoint,
+        is_checkpoint,
+        unpack_checkpoint,
+    )
 
-    if args.source is None:
-        raise DatasetError(
-            f"{args.what}: released weights are published in no place but the project's repository "
-            f"(checkpoints/{args.what}); give a checkout's folder with --from, "
-            "or name it in $MUSIC_TRANSFORMER_CHECKPOINTS."
-        )
     if args.out.exists() and not (args.force and is_checkpoint(args.out)):
         raise ConfigError(f"{args.out}: it exists; --force replaces the folder of a checkpoint.")
-    copy_checkpoint(args.source, args.out)
+    print(f"{download.name}: {download.terms}", file=sys.stderr)
+    if args.source is None:
+        fetch_checkpoint(download, args.out, url=args.url, meter=_meter(download))
+    elif args.source.is_dir():
+        copy_checkpoint(args.source, args.out)
+    else:
+        unpack_checkpoint(download, args.source, args.out)
     if args.json:
         print_json({"path": str(args.out)})
     else:

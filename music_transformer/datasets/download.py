@@ -1,4 +1,4 @@
-"""The official sources of the corpora, fetched once and checked.
+"""Corpora from their official sources and weights from a release, fetched once and checked.
 
 A download is written to ``NAME.part`` beside its destination, so that one that breaks off goes on
 from there next time (HTTP Range); it gets its name only when its size and sha256 are right. With
@@ -11,8 +11,10 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +59,41 @@ MAESTRO = Download(
     "ids made from it.",
 )
 DOWNLOADS = {download.name: download for download in (JSB, MAESTRO)}
-CHECKPOINTS = ("bach", "piano", "piano-accompaniment")
+
+#: Where released weights are published, one archive for each checkpoint.
+RELEASE_URL = "https://github.com/music-transformer/music-transformer/releases/download/weights-1"
+_FREE = "MIT, like the code."
+_NON_COMMERCIAL = "CC BY-NC-SA 4.0, like the data (MAESTRO): not for commercial use."
+
+
+def _weights(name: str, size: int, sha256: str, terms: str) -> Download:
+    file = f"{name}.zip"
+    return Download(name, file, f"{RELEASE_URL}/{file}", size, sha256, terms)
+
+
+CHECKPOINTS = {
+    download.name: download
+    for download in (
+        _weights(
+            "bach",
+            10_183_377,
+            "2923be3ad04edebd5d66ffe598400ca177cb70c34c3d2009865f04452d393c6a",
+            _FREE,
+        ),
+        _weights(
+            "piano",
+            16_452_456,
+            "fd31e8217d31de9d1f064c455ed1a9555681e451823b02924bebb5ed648963e0",
+            _NON_COMMERCIAL,
+        ),
+        _weights(
+            "piano-accompaniment",
+            14_297_686,
+            "ee10d6b99f85eca40ea8c8e61822d3b2d12bebba0d0c308f75fcc64b19c9468a",
+            _NON_COMMERCIAL,
+        ),
+    )
+}
 
 _CONFIG = "config.json"  # the names of `checkpoint.py`, which stands above
 _WEIGHTS = "model.safetensors"
@@ -157,6 +193,35 @@ def copy_checkpoint(source: Path, out: Path) -> None:
         replace_folder(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def fetch_checkpoint(
+    download: Download, out: Path, *, url: str | None = None, meter: Meter | None = None
+) -> None:
+    """Download the archive of released weights, as `fetch` does, and unpack it to the folder `out`.
+
+    Raises:
+        DatasetError: as `fetch`.
+    """
+    archive = out.with_name(download.file)
+    fetch(download, archive, url=url, meter=meter)
+    unpack_checkpoint(download, archive, out)
+    archive.unlink()
+
+
+def unpack_checkpoint(download: Download, archive: Path, out: Path) -> None:
+    """Unpack a local copy of an archive to the folder `out`, once its size and sha256 are right.
+
+    Raises:
+        DatasetError: it is missing or another file.
+    """
+    if not archive.is_file():
+        raise DatasetError(f"{archive}: no such folder or file; expected {download.file}.")
+    _check(download, archive, delete=False, origin=str(archive))
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{out.name}-") as temporary:
+        with zipfile.ZipFile(archive) as file:
+            file.extractall(temporary)
+        copy_checkpoint(Path(temporary), out)
 
 
 def _receive(download: Download, url: str, part: Path, have: int, meter: Meter) -> None:

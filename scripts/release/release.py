@@ -241,7 +241,7 @@ def _readme(
             f"NLL in nats per {unit}, whole split, windows of {protocol['context']} every "
             f"{protocol['stride']}; START, END and padding are not counted. Validation chose.",
             "",
-            f"| split | NLL per {unit} | mean over pieces | floors, counted on train |",
+            f"| split | NLL per {unit} | mean over pieces | baselines, counted on train |",
             "| --- | --- | --- | --- |",
             *rows,
             "",

@@ -1,6 +1,10 @@
 """`download` on the command line, without a network."""
 
+import hashlib
 import json
+import runpy
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +12,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from music_transformer.cli.main import main
+from music_transformer.datasets.download import CHECKPOINTS, RELEASE_URL
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 CLOSED = "http://127.0.0.1:9/file"  # the discard port: nobody listens
 
 
@@ -69,12 +75,40 @@ def test_an_existing_file_needs_force(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "jsb.json").read_text() == "mine"
 
 
-def test_released_weights_have_no_place_on_the_network_and_the_line_says_where_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_released_weights_are_what_the_table_of_downloads_says(tmp_path: Path) -> None:
+    """After a new release: put the line of scripts/release/archive.py into datasets/download.py."""
+    pack = runpy.run_path(str(REPOSITORY / "scripts" / "release" / "archive.py"))["pack"]
+    for name, download in CHECKPOINTS.items():
+        line = pack(REPOSITORY / "checkpoints" / name, tmp_path)
+        assert line == f'"{name}", {download.size:_}, "{download.sha256}"'
+        assert download.url == f"{RELEASE_URL}/{name}.zip"
+
+
+def test_released_weights_are_unpacked_from_their_archive(
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("bach", "piano"):
-        arguments = [name, "--out", str(tmp_path / "out")]
-        _fails(capsys, arguments, code=3, match=f"checkpoints/{name}")
+    archive = tmp_path / "piano.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in checkpoint.iterdir():
+            file.write(path, path.name)
+    content = archive.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    known = replace(CHECKPOINTS["piano"], size=len(content), sha256=sha256)
+    monkeypatch.setitem(CHECKPOINTS, "piano", known)
+    out = tmp_path / "checkpoints" / "piano"
+    assert main(["download", "piano", "--from", str(archive), "--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors"}
+    assert "not for commercial use" in capsys.readouterr().err
+    archive.write_bytes(content[:-1])
+    _fails(
+        capsys,
+        ["piano", "--from", str(archive), "--out", str(tmp_path / "x")],
+        code=3,
+        match="not piano.zip",
+    )
 
 
 def test_released_weights_are_copied_from_a_folder(

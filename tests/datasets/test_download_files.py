@@ -4,6 +4,7 @@ import hashlib
 import json
 import socket
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +21,7 @@ from music_transformer.datasets.download import (
     copy_checkpoint,
     copy_file,
     fetch,
+    fetch_checkpoint,
 )
 from music_transformer.errors import ConfigError, DatasetError
 
@@ -369,3 +371,21 @@ def test_a_broken_checkpoint_is_not_copied(
     with pytest.raises(DatasetError, match=match):
         copy_checkpoint(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["piano"]
+
+
+def test_an_archive_of_weights_is_fetched_and_unpacked_and_does_not_stay(
+    server: _Server, tmp_path: Path
+) -> None:
+    source = _checkpoint(tmp_path / "source")
+    archive = tmp_path / "source.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in source.iterdir():
+            file.write(path, path.name)
+    server.content = archive.read_bytes()
+    sha256 = hashlib.sha256(server.content).hexdigest()
+    weights = Download("tiny", "tiny.zip", server.url, len(server.content), sha256, "none")
+    out = tmp_path / "checkpoints" / "tiny"
+    fetch_checkpoint(weights, out)
+    assert [path.name for path in out.parent.iterdir()] == ["tiny"]
+    for path in source.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
