@@ -75,22 +75,23 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
     globals()[name] = value
-    _give_notes_a_player()
+    _give_notes_a_view()
     return value
 
 
-def _give_notes_a_player() -> None:
-    """Let a NoteSequence be heard in a notebook: notes may not import render, floors above them."""
+def _give_notes_a_view() -> None:
+    """Let a notebook show and play a NoteSequence: notes may not import render, floors above."""
     notes = sys.modules.get(f"{__name__}.notes")
     if notes is not None:
-        notes.set_player(_player)
+        notes.set_notebook_view(_notebook_view)
 
 
-def _player(notes: "NoteSequence") -> str:
-    """An HTML player, made only when a notebook shows the notes."""
+def _notebook_view(notes: "NoteSequence") -> str:
+    """A piano roll and a player, made only when a notebook shows the notes."""
     from music_transformer.render.audio import audio_html
+    from music_transformer.render.svg import piano_roll_svg
 
-    return audio_html(notes)
+    return piano_roll_svg(notes) + audio_html(notes)
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,8 @@ FLOOR = {
     "files": 0,
     "motifs": 0,
     "notes": 0,
+    "timeline": 0,
+    "pretty": 0,
     "positions": 0,
     "sampling": 0,
     "midi": 1,
@@ -38,11 +40,15 @@ FLOOR = {
     "cli": 7,
     "": 8,  # the lazy __init__ and __main__
 }
-MUSIC = {"notes", "midi", "tokenizers", "datasets", "render"}
+MUSIC = {"notes", "timeline", "pretty", "midi", "tokenizers", "datasets", "render"}
 TENSORS = {"ops", "model"}
 #: On one floor a room may import another only along these arrows.
 ARROWS = {
     ("notes", "errors"),
+    ("notes", "timeline"),
+    ("notes", "pretty"),
+    ("pretty", "timeline"),
+    ("timeline", "errors"),
     ("files", "errors"),
     ("positions", "errors"),
     ("sampling", "errors"),
@@ -55,7 +61,7 @@ RESERVED = {
     "torch": {"ops", "model", "checkpoint", "datasets", "generation", "evaluation", "training"}
     | {"cli", "web"},
     "mido": {"midi"},
-    "pretty_midi": {"notes"},
+    "pretty_midi": {"notes", "pretty"},
     "midirenderer": {"render"},
     "matplotlib": {"render", "study"},
     "argparse": {"cli"},
@@ -108,7 +114,7 @@ def complaint(module: str, target: str, eager: bool = True) -> str | None:
         return f"nothing in the package imports {top}"
     if top in RESERVED and room not in RESERVED[top]:
         return f"{top} is for {', '.join(sorted(RESERVED[top]))} only"
-    if room == "notes" and top == "pretty_midi" and eager:
+    if room in {"notes", "pretty"} and top == "pretty_midi" and eager:
         return "pretty_midi is imported inside the functions that convert"
     if top != PACKAGE:
         return None

@@ -17,10 +17,10 @@ from music_transformer.notes import (
     Pedals,
     Tempos,
     pedal_spans,
-    piano_roll_svg,
-    set_player,
+    set_notebook_view,
     to_steps,
 )
+from music_transformer.render.svg import piano_roll_svg
 
 NOTES = st.lists(
     st.tuples(
@@ -410,19 +410,20 @@ def test_the_drums_of_pretty_midi_are_left_out() -> None:
 
 
 def test_a_notebook_shows_a_picture_with_every_note_and_pedal() -> None:
-    set_player(None)  # the package's own is set when one of its public names is first used
     notes = simple(pedals=Pedals([0], [0.0], [1.0]))
-    picture = ElementTree.fromstring(notes._repr_html_())
+    picture = ElementTree.fromstring(piano_roll_svg(notes))
     paths = [path.get("d", "") for path in picture.iter("{http://www.w3.org/2000/svg}path")]
     assert sum(path.count("M") for path in paths) == 4
     assert "3 notes, pitches 60 to 64, 2.0 s" in piano_roll_svg(notes)
-    empty = NoteSequence(pitch=[], velocity=[], start=[], end=[])
-    ElementTree.fromstring(empty._repr_html_())
+    ElementTree.fromstring(piano_roll_svg(NoteSequence(pitch=[], velocity=[], start=[], end=[])))
 
 
-def test_a_notebook_shows_the_player_that_was_set() -> None:
-    set_player(lambda notes: f"<audio title='{len(notes)}'></audio>")
-    try:
-        assert simple()._repr_html_().endswith("</svg><audio title='3'></audio>")
-    finally:
-        set_player(None)
+def test_a_notebook_shows_the_view_that_was_set() -> None:
+    import music_transformer
+
+    set_notebook_view(None)
+    assert simple()._repr_html_() is None
+    set_notebook_view(lambda notes: f"<b>{len(notes)}</b>")
+    assert simple()._repr_html_() == "<b>3</b>"
+    music_transformer._give_notes_a_view()  # as the first use of a public name does
+    assert "<svg" in str(simple()._repr_html_())
