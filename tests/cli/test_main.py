@@ -1,8 +1,6 @@
 """The front door of the command line: which command, which exit code, how fast."""
 
 import os
-import re
-import shlex
 import subprocess
 import sys
 from argparse import Namespace
@@ -116,46 +114,6 @@ def test_python_dash_m_is_the_command() -> None:
         [sys.executable, "-m", "music_transformer", "--version"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, f"music-transformer {__version__}\n")
-
-
-# --- what is written about it ---------------------------------------------------------------------
-
-
-def commands_in(document: Path) -> list[list[str]]:
-    """The arguments of every music-transformer command in the code blocks of a document."""
-    blocks = document.read_text(encoding="utf-8").split("```")[1::2]
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    parts = [part.strip() for line in lines for part in line.split("|")]
-    found = [shlex.split(part)[1:] for part in parts if part.startswith("music-transformer ")]
-    assert found
-    return found
-
-
-@pytest.mark.parametrize(
-    "document",
-    ["README.md", "docs/cli.md", "docs/benchmarks.md", "docs/chorales.md", "docs/hear-and-see.md"],
-)
-def test_every_command_in_the_documents_is_understood(document: str) -> None:
-    for arguments in commands_in(REPOSITORY / document):
-        front._parser(arguments[0]).parse_args(arguments)
-
-
-@pytest.mark.parametrize(
-    "document",
-    ["README.md", *(f"docs/{path.name}" for path in sorted((REPOSITORY / "docs").glob("*.md")))],
-)
-def test_no_document_has_a_gap_left_to_fill(document: str) -> None:
-    lines = (REPOSITORY / document).read_text(encoding="utf-8").splitlines()
-    assert [f"{n}: {line}" for n, line in enumerate(lines, start=1) if "TBD" in line] == []
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_flag_is_in_the_reference(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    reference = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert main([command, "--help"]) == 0
-    options = capsys.readouterr().out.split("\nexample")[0]
-    missing = {flag for flag in re.findall(r"--[a-z][a-z-]+", options) if flag not in reference}
-    assert missing - {"--help"} == set()
 
 
 # --- how it ends ----------------------------------------------------------------------------------
