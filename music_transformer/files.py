@@ -1,84 +1,274 @@
-"""Writing files so that an interrupted program leaves no half file and destroys nothing.
+"""Writing files and folders so that an interrupted program leaves no half and destroys nothing.
 
-Everything is written under a temporary name in the folder of its destination and renamed when
-complete: a reader sees the old file or the new one, never a part of either.
+Everything is written under a temporary name in the folder of its destination and renamed when it
+is complete and on the disk: a reader sees the old file or the new one, never a part of either.
+Temporary names are drawn and made exclusively, so they are nobody else's. A link is followed, never
+replaced. Of a folder that is replaced only the files that were made by us are deleted, by name;
+whatever else is in it moves into the new one.
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from music_transformer.errors import ConfigError
+
+_LOCK_TEXT = b"a music-transformer command is writing here\n"
+
+
+def checkout() -> Path | None:
+    """The clone this package runs from (an editable install, or its own folder), if it does."""
+    root = Path(__file__).resolve().parents[1]
+    return root if (root / "pyproject.toml").is_file() else None
+
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[Path]:
     """Give a temporary path beside `path`, renamed to it when the block ends without an error.
 
     The temporary name keeps the suffix, so that writers that choose a format by it still do. An
     existing file at `path` is replaced (callers that must not do so check first); a missing folder
     is made. When the block raises, the temporary file is removed and `path` is as it was.
 
+    Args:
+        path: the file to make.
+        sync: force it to the disk first; off for what can be made again and is checked when read.
+
     Raises:
         OSError: nothing can be written there; it names `path`, which is what the caller asked for.
     """
-    final = Path(path)
+    final = followed(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = _new_file_beside(final)
     try:
         # mkstemp makes files nobody else may read; a result is an ordinary file.
         temporary.chmod(0o666 & ~_umask())
         yield temporary
-        with _errors_name(final):
+        with errors_name(final):
+            if sync:
+                sync_file(temporary)
             os.replace(temporary, final)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        if error.filename is None:  # a full disk says so without a name
+        _remove(temporary)
+        # A full disk gives no name, and the temporary one is nobody's business.
+        if error.errno is not None and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(final)) from error
         raise
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise
+    if sync:
+        sync_names(final.parent)
 
 
-def replace_folder(ready: Path, final: Path) -> None:
-    """Rename the complete folder `ready` to `final`; what was there goes only after that.
+def replace_text(path: str | os.PathLike[str], text: str) -> None:
+    """Make or replace a text file at once."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def new_folder(final: Path) -> Iterator[Path]:
+    """A new folder beside `final` under a name of its own; gone when the block ends.
+
+    To be filled, and then renamed by `publish_folder`.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with errors_name(final):
+        folder = Path(
+            tempfile.mkdtemp(prefix=f".{final.name[:16]}-", suffix=".tmp", dir=final.parent)
+        )
+    try:
+        folder.chmod(0o777 & ~_umask())
+        with errors_name(final, inside=folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # nobody else can have put anything there
+
+
+def publish_folder(ready: Path, final: Path, *, made: Callable[[str], bool]) -> None:
+    """Sync the complete folder `ready` and rename it to `final`, replacing what is there.
+
+    What was at `final` goes only after that: the files whose names are `made` (by us) are deleted,
+    everything else moves into the new folder.
 
     Raises:
-        OSError: it cannot be renamed; what was at `final` is there again.
+        OSError: it cannot be renamed, and what was at `final` is there again; or a file of the
+            user's has a name that is to be written, which is found before anything is touched.
     """
+    sync(ready)
     if not final.exists():
         ready.rename(final)
+        sync_names(final.parent)
         return
-    aside = final.with_name(f".{final.name}.old-{os.getpid()}")
-    final.rename(aside)
+    for kept in final.iterdir():
+        if not made(kept.name) and os.path.lexists(ready / kept.name):
+            raise FileExistsError(17, "this file is not ours to replace; move it", str(kept))
+    holder = Path(tempfile.mkdtemp(prefix=f".{final.name[:16]}-", suffix=".old", dir=final.parent))
+    old = holder / "old"
     try:
-        ready.rename(final)
-    except OSError:
-        aside.rename(final)
+        final.rename(old)
+        try:
+            ready.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise
+    except BaseException:
+        with contextlib.suppress(OSError):
+            holder.rmdir()
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    sync_names(final.parent)
+    for entry in sorted(old.iterdir()):
+        if not made(entry.name) or (entry.is_dir() and not entry.is_symlink()):
+            entry.rename(final / entry.name)
+    remove_made(old, made)
+    with contextlib.suppress(OSError):
+        holder.rmdir()
+
+
+def remove_made(folder: Path, made: Callable[[str], bool]) -> None:
+    """Delete the files in `folder` whose names are `made`, and the folder if that was all of it."""
+    for entry in sorted(folder.iterdir()):
+        if made(entry.name) and (entry.is_symlink() or not entry.is_dir()):
+            entry.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Keep other processes that ask for the same lock out while the block runs.
+
+    A process that was killed holds nothing. The file at `path` goes when the block ends, unless it
+    is somebody else's. Where the system has no such locks (Windows, some network drives), nobody is
+    kept out.
+
+    Raises:
+        ConfigError: another process is in its block; its message is `busy`.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(busy) from error
+            except OSError:
+                pass  # a drive that has no locks
+            if not _is_at(descriptor, path):
+                continue  # who had it has just removed it
+            if os.fstat(descriptor).st_size == 0:
+                os.write(descriptor, _LOCK_TEXT)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    if os.pread(descriptor, 100, 0) == _LOCK_TEXT and _is_at(descriptor, path):
+                        path.unlink()
+            return
+        finally:
+            os.close(descriptor)
+
+
+def output_lock(final: Path) -> contextlib.AbstractContextManager[None]:
+    """The lock of an output: one command writes there at a time."""
+    return locked(
+        final.with_name(f".{final.name}.lock"),
+        f"{final}: another command is writing it; wait for it, or choose another --out.",
+    )
+
+
+def followed(path: str | os.PathLike[str]) -> Path:
+    """Where a write to `path` goes: `path`, or what a link there points to (which may not exist).
+
+    Raises:
+        OSError: the links lead in a circle.
+    """
+    path = Path(path)
+    if not path.is_symlink():
+        return path
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(40, "links that lead in a circle", str(path))
+    return target
+
+
+def sync(folder: Path) -> None:
+    """Force the files of `folder` and its list of names to the disk."""
+    for path in folder.iterdir():
+        sync_file(path)
+    sync_names(folder)
+
+
+def sync_file(path: Path) -> None:
+    """Force the bytes of a file to the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_names(folder: Path) -> None:
+    """Force the list of names of `folder` to the disk, where the system can do that."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def errors_name(path: Path, *, inside: Path | None = None) -> Iterator[None]:
+    """Let an OSError of the block name `path` instead of a temporary name.
+
+    With `inside` only errors that name nothing, or something in that folder, are changed.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = error.filename
+        other = inside is not None and named is not None and not _is_in(named, inside)
+        if error.errno is None or other:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _is_in(name: object, folder: Path) -> bool:
+    return folder == Path(str(name)) or folder in Path(str(name)).parents
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(temporary: Path) -> None:
+    with contextlib.suppress(OSError):
+        temporary.unlink()
 
 
 def _new_file_beside(final: Path) -> Path:
     """An empty file in the folder of `final`, with a hidden name that ends in the same suffix."""
     prefix = f".{final.stem[:16]}-"  # short: 16 characters may be 64 bytes, and names hold 255
-    with _errors_name(final):
+    with errors_name(final):
         handle, name = tempfile.mkstemp(
             prefix=prefix, suffix=f".tmp{final.suffix}", dir=final.parent
         )
     os.close(handle)
     return Path(name)
-
-
-@contextmanager
-def _errors_name(path: Path) -> Iterator[None]:
-    """Let an OSError of the block name `path` instead of a temporary name."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _umask() -> int:

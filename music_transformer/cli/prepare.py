@@ -23,6 +23,7 @@ examples:
   music-transformer prepare maestro --task accompaniment \\
       --source data/maestro-v3.0.0-midi.zip --out data/accompaniment
   music-transformer prepare my_midi_files --out data/mine --piano-only
+  music-transformer prepare data/mine --verify
 """
 
 #: Options of MIDI files that mean nothing for a corpus; their defaults are None or False.
@@ -56,7 +57,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="jsb: the JSON file or its folder; maestro: the unpacked folder, the zip or a tar "
         "(a folder of MIDI files needs none)",
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder to make, as data/NAME")
+    parser.add_argument("--out", type=Path, help="folder to make, as data/NAME")
+    parser.add_argument(
+        "--verify", action="store_true", help="only read the prepared data in FOLDER, every byte"
+    )
     parser.add_argument(
         "--task",
         choices=("continuation", "accompaniment"),
@@ -92,8 +96,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prepare, print what came of it."""
-    data = _prepare(args)
+    """Prepare or verify, print what came of it."""
+    if args.verify:
+        from music_transformer.datasets.prepared import PreparedData
+
+        data = PreparedData.open(args.corpus).verify()
+    elif args.out is None:
+        raise ConfigError("prepare needs --out: the folder to make, as data/NAME.")
+    else:
+        data = _prepare(args)
     if args.json:
         print_json(summary(data))
     else:
@@ -127,23 +138,16 @@ def _prepare(args: argparse.Namespace) -> "PreparedData":
 
         _refuse(args, _NOT_FOR_JSB)
         return prepare_jsb(_source(args), args.out, force=args.force)
-    if args.corpus == "maestro":
-        from music_transformer.datasets.maestro import prepare_maestro
-
-        _refuse(args, _NOT_FOR_MAESTRO)
-        return prepare_maestro(
-            _source(args),
-            args.out,
-            settings=_settings(args),
-            jobs=args.jobs,
-            force=args.force,
-            watcher=_watcher(),
-        )
-    from music_transformer.datasets.folder import prepare_folder
+    from music_transformer.datasets.folder import list_folder
+    from music_transformer.datasets.maestro import list_maestro
+    from music_transformer.datasets.prepare import prepare_corpus
     from music_transformer.datasets.splits import DEFAULT_SHARES, parse_shares
 
-    return prepare_folder(
-        _folder(args),
+    if args.corpus == "maestro":
+        _refuse(args, _NOT_FOR_MAESTRO)
+    return prepare_corpus(
+        list_maestro if args.corpus == "maestro" else list_folder,
+        _source(args) if args.corpus == "maestro" else _folder(args),
         args.out,
         settings=_settings(args),
         shares=DEFAULT_SHARES if args.split is None else parse_shares(args.split),

@@ -1,13 +1,15 @@
 """Many MIDI files -> ids, on all cores, in a way that may be interrupted.
 
 Every file that is encoded leaves its ids in a work folder, under a name made of its own name,
-size, date, the settings and the version of this package. A later run with the same settings finds
-them and does not read those files again; files that could not be read are tried again, which
-takes no time.
+size, date, the settings and the code of this package. A later run of the same code with the same
+settings finds them and does not read those files again, unless what it finds is not whole; files
+that could not be read are tried again, which takes no time.
 
-A file that cannot be read never stops the others: it becomes a `Skipped`.
+A file that cannot be read never stops the others: it becomes a `Skipped`. Ids that cannot be
+written stop everything.
 """
 
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -25,7 +27,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from music_transformer._version import __version__
 from music_transformer.datasets.prepared import SPLITS, Melodies, Piece, Skipped
 from music_transformer.errors import ConfigError, DatasetError, MidiError, TokenError
 from music_transformer.files import atomic_path
@@ -89,11 +90,17 @@ class Encoded:
 
     def ids(self) -> npt.NDArray[np.uint16]:
         """The ids, without START and END."""
-        return np.fromfile(self.ids_path, dtype=_ID)
+        return self._kept().ids
 
     def melody_ids(self) -> npt.NDArray[np.uint16]:
         """The events of the melody, without START and END, where there is one."""
-        return np.fromfile(_melody_path(self.ids_path), dtype=_ID)
+        return self._kept().melody
+
+    def _kept(self) -> "_Kept":
+        kept = _Kept.read(self.ids_path)
+        if kept is None or kept.sha256 != self.sha256:
+            raise DatasetError(f"{self.ids_path}: changed since it was written; run it again.")
+        return kept
 
 
 class Watcher:
@@ -196,45 +203,73 @@ def _results(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """What is kept of a file: a line of JSON (sizes and sha256), then the ids, then the melody."""
+
+    ids: npt.NDArray[np.uint16]
+    melody: npt.NDArray[np.uint16]
+    warnings: dict[str, int]
+
+    @property
+    def sha256(self) -> str:
+        """Of all ids; equal music has equal ones."""
+        return hashlib.sha256(self.ids.tobytes() + self.melody.tobytes()).hexdigest()
+
+    @classmethod
+    def read(cls, path: Path) -> "_Kept | None":
+        """What is kept at `path`; None where there is nothing, or not all that was written."""
+        try:
+            head, _, body = path.read_bytes().partition(b"\n")
+            said = json.loads(head)
+            ids = np.frombuffer(body, _ID)
+            kept = cls(ids[: said["ids"]], ids[said["ids"] :], said["warnings"])
+            return kept if len(kept.ids) and kept.sha256 == said["sha256"] else None
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """Keep it; not synced, for whoever reads it checks it."""
+        said = {"ids": len(self.ids), "sha256": self.sha256, "warnings": self.warnings}
+        body = self.ids.tobytes() + self.melody.tobytes()
+        with atomic_path(path, sync=False) as temporary:
+            temporary.write_bytes(json.dumps(said).encode() + b"\n" + body)
+
+
 def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | Skipped:
     """Encode one file, unless its ids are kept already."""
     try:
         if not source.path.is_file():
             return Skipped(source.name, "no such file, or not an ordinary one")
-        kept = folder / _key(source, settings)
-        if not kept.is_file():
-            _read(source, settings, kept)
-        data = kept.read_bytes()
-        if settings.with_melody:
-            data += _melody_path(kept).read_bytes()
-        note = kept.with_suffix(".json")
-        warnings = json.loads(note.read_bytes()) if note.is_file() else {}
+        path = folder / _key(source, settings)
+        kept = _Kept.read(path)
+        fresh = _read(source, settings) if kept is None else None
     except (MidiError, TokenError) as error:
         return Skipped(source.name, _reason(str(error), source.path))
     except OSError as error:
         return Skipped(source.name, (error.strerror or str(error)).lower())
-    return Encoded(source.name, kept, hashlib.sha256(data).hexdigest(), warnings)
+    if fresh is not None:
+        fresh.write(path)
+        kept = fresh
+    assert kept is not None
+    return Encoded(source.name, path, kept.sha256, kept.warnings)
 
 
-def _read(source: Source, settings: MidiSettings, kept: Path) -> None:
-    """Read and encode a file and keep its ids (and what was survived, if anything) at `kept`."""
+def _read(source: Source, settings: MidiSettings) -> _Kept:
+    """Read and encode a file."""
     tokenizer = settings.make_tokenizer()
     notes = read_midi(source.path, piano_only=settings.piano_only)
+    warnings = dict(notes.warnings)
     # A chorale keeps its opening rests: without them its sixteenths would not know their beat.
     keep_silence = settings.keep_silence or tokenizer.kind == "chorale"
+    melody = np.zeros(0, _ID)
     if settings.with_melody:
         melody, notes = _divided(source, settings, notes)
-        with atomic_path(_melody_path(kept)) as temporary:
-            melody.astype(_ID).tofile(temporary)
         keep_silence = True  # what there is before the first note of either side is gone already
     ids = tokenizer.encode_array(notes, keep_silence=keep_silence)
     if not len(ids):
         raise MidiError(f"{source.path}: there are no notes in it; leave it out.")
-    if notes.warnings:
-        with atomic_path(kept.with_suffix(".json")) as temporary:
-            temporary.write_text(json.dumps(notes.warnings))
-    with atomic_path(kept) as temporary:
-        ids.astype(_ID).tofile(temporary)
+    return _Kept(ids.astype(_ID), melody.astype(_ID), warnings)
 
 
 def _divided(
@@ -266,16 +301,20 @@ def _earlier(notes: NoteSequence, steps: int) -> NoteSequence:
     )
 
 
-def _melody_path(kept: Path) -> Path:
-    """Where the melody is kept that goes with kept ids; written before them."""
-    return kept.with_suffix(".melody")
-
-
 def _key(source: Source, settings: MidiSettings) -> str:
     """Name of the file that keeps the ids of a source: another for every change of either."""
     state = source.path.stat()
-    parts = [source.name, state.st_size, state.st_mtime_ns, asdict(settings), __version__]
+    parts = [source.name, state.st_size, state.st_mtime_ns, asdict(settings), _code()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest() + ".ids"
+
+
+@functools.cache
+def _code() -> str:
+    """sha256 of the code of this package, which made the ids."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).resolve().parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _reason(message: str, path: Path) -> str:

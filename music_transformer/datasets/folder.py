@@ -1,32 +1,15 @@
-"""A folder of MIDI files -> prepared data.
+"""A folder of MIDI files, as a corpus.
 
 All files named ``.mid``, ``.midi`` or ``.kar``, in any case and at any depth, are tried; a file
 that cannot be read is skipped and listed with its reason. The split is the one of `splits`.
 """
 
 import os
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from music_transformer.datasets.encoding import (
-    Encoded,
-    MidiSettings,
-    Source,
-    Watcher,
-    encode_files,
-    melodies_of,
-    sum_warnings,
-)
-from music_transformer.datasets.prepared import (
-    SPLITS,
-    Piece,
-    PreparedData,
-    check_destination,
-    work_folder,
-    write_prepared,
-)
-from music_transformer.datasets.splits import DEFAULT_SHARES, Shares, split_pieces
+from music_transformer.datasets.encoding import Source, Watcher
+from music_transformer.datasets.prepare import Corpus
 from music_transformer.errors import DatasetError
 
 SUFFIXES = (".mid", ".midi", ".kar")
@@ -51,61 +34,15 @@ def find_midi(folder: str | os.PathLike[str]) -> list[Source]:
     return sources
 
 
-def prepare_folder(
-    source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    settings: MidiSettings,
-    shares: Shares = DEFAULT_SHARES,
-    jobs: int | None = None,
-    force: bool = False,
-    watcher: Watcher | None = None,
-) -> PreparedData:
-    """Encode all MIDI files of a folder and write them to `out`.
+def list_folder(source: Path, work: Path | None = None, watcher: Watcher | None = None) -> Corpus:
+    """The MIDI files of a folder; a `Listing` that unpacks nothing.
 
     Raises:
-        DatasetError: no file could be read.
-        ConfigError: `out` exists and `force` is off.
+        DatasetError: see `find_midi`.
     """
-    destination = check_destination(out, force=force)
-    root = Path(source)
-    work = work_folder(destination)
-    sources = find_midi(root)
-    encoded, skipped = encode_files(sources, settings, work, jobs=jobs, watcher=watcher)
-    if not encoded:
-        raise DatasetError(
-            f"{root}: none of its {len(sources)} MIDI files could be read; "
-            f"{skipped[0].name}: {skipped[0].reason}"
-        )
-    splits = split_pieces([item.sha256 for item in encoded], shares)
-    split_of = {item.name: split for item, split in zip(encoded, splits, strict=True)}
-    return write_prepared(
-        destination,
-        tokenizer=settings.make_tokenizer(),
-        corpus=root.resolve().name,
-        splits={name: _pieces(encoded, split_of, name) for name in SPLITS},
-        melodies=melodies_of(encoded, split_of, settings),
-        skipped=skipped,
-        settings={
-            "piano_only": settings.piano_only,
-            "keep_silence": settings.keep_silence,
-            "split": "/".join(f"{share:g}" for share in shares),
-        },
-        report={"warnings": sum_warnings(encoded), "duplicates": find_duplicates(encoded)},
+    return Corpus(
+        source.resolve().name, [(item.name, item.path, None) for item in find_midi(source)]
     )
-
-
-def find_duplicates(encoded: Sequence[Encoded]) -> list[list[str]]:
-    """Names of the pieces that have the same ids, group by group."""
-    names: dict[str, list[str]] = defaultdict(list)
-    for item in encoded:
-        names[item.sha256].append(item.name)
-    return [group for group in names.values() if len(group) > 1]
-
-
-def _pieces(encoded: Sequence[Encoded], split_of: Mapping[str, str], split: str) -> Iterator[Piece]:
-    """Name and ids of the pieces of one split."""
-    return ((item.name, item.ids()) for item in encoded if split_of[item.name] == split)
 
 
 def _walk(root: Path) -> Iterator[Source]:

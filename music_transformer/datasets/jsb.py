@@ -50,11 +50,11 @@ def prepare_jsb(
         DatasetError: the source is missing or of another format.
         ConfigError: `out` exists and `force` is off.
     """
-    destination = check_destination(out, force=force)
+    check_destination(out, force=force)
     path = _find(Path(source))
     tokenizer = ChoraleTokenizer()
     return write_prepared(
-        destination,
+        Path(out),
         tokenizer=tokenizer,
         corpus="jsb",
         splits={

@@ -1,4 +1,4 @@
-"""MAESTRO v3: the performances of its CSV, split as the CSV says -> prepared data.
+"""MAESTRO v3: the performances of its CSV, split as the CSV says; a corpus.
 
 The source is the unpacked folder (with ``maestro-v3.0.0.csv``), the official zip of the MIDI
 files, a tar of the same tree, or a folder that holds one of these. Archives are unpacked next to
@@ -13,8 +13,6 @@ MAESTRO Dataset". The files are CC BY-NC-SA 4.0, and so is whatever is derived f
 import csv
 import hashlib
 import lzma
-import os
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -23,24 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from music_transformer.datasets.encoding import (
-    Encoded,
-    MidiSettings,
-    Source,
-    Watcher,
-    encode_files,
-    melodies_of,
-    sum_warnings,
-)
-from music_transformer.datasets.prepared import (
-    SPLITS,
-    Piece,
-    PreparedData,
-    check_destination,
-    work_folder,
-    write_prepared,
-)
+from music_transformer.datasets.encoding import Watcher
+from music_transformer.datasets.prepare import Corpus
+from music_transformer.datasets.prepared import SPLITS
 from music_transformer.errors import DatasetError
+from music_transformer.files import errors_name, new_folder
 
 CSV_PATTERN = "maestro*.csv"
 _ARCHIVES = ("maestro*.zip", "maestro*.tar", "maestro*.tar.*", "maestro*.tgz")
@@ -67,53 +52,20 @@ class Performance:
     split: str
 
 
-def prepare_maestro(
-    source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    settings: MidiSettings,
-    jobs: int | None = None,
-    force: bool = False,
-    watcher: Watcher | None = None,
-) -> PreparedData:
-    """Encode the performances of `source` and write them to `out`.
+def list_maestro(source: Path, work: Path, watcher: Watcher | None = None) -> Corpus:
+    """The performances of `source`; an archive is unpacked into `work`.
 
     Raises:
-        DatasetError: the source is missing or of another kind, or no file could be read.
-        ConfigError: `out` exists and `force` is off.
+        DatasetError: the source is missing or of another kind.
     """
-    destination = check_destination(out, force=force)
-    work = work_folder(destination)
-    table = _locate(Path(source), work, watcher or Watcher())
-    performances = read_csv(table)
-    encoded, skipped = encode_files(
-        [Source(item.name, table.parent / item.name) for item in performances],
-        settings,
-        work,
-        jobs=jobs,
-        watcher=watcher,
-    )
-    if not encoded:
-        raise DatasetError(
-            f"{source}: none of the {len(performances)} files of {table.name} could be read; "
-            f"{skipped[0].name}: {skipped[0].reason}"
-        )
-    split_of = {item.name: item.split for item in performances}
-    return write_prepared(
-        destination,
-        tokenizer=settings.make_tokenizer(),
-        corpus="maestro",
-        splits={name: _pieces(encoded, split_of, name) for name in SPLITS},
-        melodies=melodies_of(encoded, split_of, settings),
-        skipped=skipped,
-        settings={
+    table = _locate(source, work, watcher or Watcher())
+    return Corpus(
+        "maestro",
+        [(item.name, table.parent / item.name, item.split) for item in read_csv(table)],
+        {
             "source": table.name,
             "source_sha256": hashlib.sha256(table.read_bytes()).hexdigest(),
-            "piano_only": settings.piano_only,
-            "keep_silence": settings.keep_silence,
-            "split": "the one of the corpus",
         },
-        report={"warnings": sum_warnings(encoded)},
     )
 
 
@@ -139,11 +91,6 @@ def read_csv(path: Path) -> list[Performance]:
             raise DatasetError(f"{path}: {item.name} is listed twice.")
         seen.add(item.name)
     return performances
-
-
-def _pieces(encoded: list[Encoded], split_of: dict[str, str], split: str) -> Iterator[Piece]:
-    """Name and ids of the pieces of one split."""
-    return ((item.name, item.ids()) for item in encoded if split_of[item.name] == split)
 
 
 def _locate(source: Path, work: Path, watcher: Watcher) -> Path:
@@ -175,25 +122,30 @@ def _unpack(archive: Path, work: Path, watcher: Watcher) -> Path:
     """The folder with the MIDI files and the CSV of an archive; unpacked once, then kept."""
     state = archive.stat()
     key = hashlib.sha256(f"{archive.name} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()
-    done, part = work / "source" / key[:16], work / "source" / f"{key[:16]}.part"
+    done = work / "source" / key[:16]
     if done.is_dir():
         return done
     if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
         raise DatasetError(f"{archive}: not a whole zip or tar; {_HINT}.")
     watcher.say(f"unpacking {archive}")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        for name, size, file in _members(archive):
-            if size > _LARGEST_MEMBER or not _is_inside(name):
-                raise DatasetError(f"{archive}: {name} is too large or leaves the folder; {_HINT}.")
-            target = part / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(target, "wb") as out, file:
-                shutil.copyfileobj(file, out)
-    except _BROKEN_ARCHIVE as error:
-        raise DatasetError(f"{archive}: not a whole zip or tar ({error}); {_HINT}.") from error
-    os.replace(part, done)
+    with new_folder(done) as part:
+        try:
+            for name, size, file in _members(archive):
+                if size > _LARGEST_MEMBER or not _is_inside(name):
+                    raise DatasetError(
+                        f"{archive}: {name} is too large or leaves the folder; {_HINT}."
+                    )
+                target = part / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with file:
+                    content = file.read()
+                with errors_name(target):
+                    target.write_bytes(content)
+        except _BROKEN_ARCHIVE as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                raise  # it is not the archive that is at fault
+            raise DatasetError(f"{archive}: not a whole zip or tar ({error}); {_HINT}.") from error
+        part.rename(done)
     return done
 
 

@@ -21,16 +21,17 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
+from music_transformer.files import followed, new_folder, output_lock, publish_folder
 from music_transformer.tokenizers import AccompanimentTokenizer, Tokenizer, tokenizer_from_config
 from music_transformer.tokenizers.chorale import N_VOICES, SILENCE
 from music_transformer.tokenizers.vocabulary import NOTE_OFF
@@ -43,6 +44,8 @@ MELODY_FORMAT = 1
 META_FILE = "meta.json"
 SPLITS = ("train", "validation", "test")
 _ID = np.dtype("<u2")
+_BIN = re.compile(r"\w+(\.melody)?\.bin")  # the names of the files of ids
+_LARGEST = 1 << 48  # bound on every number of meta.json
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,10 @@ class PreparedData:
     tokenizer: Tokenizer
     arrays: dict[str, Ids]
     melody_arrays: dict[str, Ids] = field(default_factory=dict)
+    _checked: set[str] = field(default_factory=set)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "PreparedData":
+    def open(cls, path: str | os.PathLike[str]) -> Self:
         """Prepared data at `path`, checked against ``meta.json``; the ids stay on the disk.
 
         Raises:
@@ -81,6 +85,7 @@ class PreparedData:
         folder = Path(path)
         meta = _read_meta(folder)
         try:
+            _check_meta(meta)
             tokenizer = tokenizer_from_config(meta["tokenizer"])
             arrays = {
                 name: _open_split(folder, name, meta["splits"][name]) for name in _order(meta)
@@ -90,7 +95,7 @@ class PreparedData:
             raise
         except MusicTransformerError as error:
             raise _broken(folder, f"its tokenizer is unknown ({error})") from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise _broken(folder, f"{META_FILE} lacks or garbles {error}") from error
         return cls(folder, meta, tokenizer, arrays, melodies)
 
@@ -134,10 +139,10 @@ class PreparedData:
         """The pieces of `split`, each ``START ... END``: views of the file, read when touched.
 
         Raises:
-            DatasetError: there is no such split.
+            DatasetError: there is no such split, or an id in it is none of the tokenizer's.
         """
         self._check_split(split)
-        return _views(self.arrays[split], self.meta["splits"][split])
+        return self._checked_views(self.arrays[split], self.meta["splits"][split])
 
     def melodies(self, split: str) -> list[Ids]:
         """The melody of each of `pieces`, as ``START ... END`` of performance events.
@@ -150,14 +155,14 @@ class PreparedData:
             raise DatasetError(
                 f"{self.path}: these data have no melodies; prepare them with --task accompaniment."
             )
-        return _views(self.melody_arrays[split], self.meta["splits"][split]["melody"])
+        return self._checked_views(self.melody_arrays[split], self.meta["splits"][split]["melody"])
 
     def melody_notes(self, split: str) -> int:
         """Number of notes of all melodies of `split`."""
         return int(sum((ids < NOTE_OFF).sum() for ids in self.melodies(split)))
 
-    def verify(self) -> None:
-        """Read everything: checksums, ids inside the vocabulary, START and END at their places.
+    def verify(self) -> Self:
+        """These data, after everything was read: checksums, ids, START and END at their places.
 
         Raises:
             DatasetError: a byte is not as it was written.
@@ -169,11 +174,20 @@ class PreparedData:
         for ids, split in files:
             if hashlib.sha256(ids.tobytes()).hexdigest() != split["sha256"]:
                 raise _broken(self.path, f"{split['file']} has another sha256 than when written")
-            if int(ids.max()) >= self.tokenizer.vocab_size:
-                raise _broken(self.path, f"{split['file']} holds ids outside the vocabulary")
-            for piece in _views(ids, split):
+            for piece in self._checked_views(ids, split):
                 if piece[0] != self.tokenizer.start or piece[-1] != self.tokenizer.end:
                     raise _broken(self.path, f"{split['file']} has a piece without START or END")
+        return self
+
+    def _checked_views(self, ids: Ids, split: dict[str, Any]) -> list[Ids]:
+        """The pieces of an array; that its ids are known to the tokenizer is checked once."""
+        if split["file"] not in self._checked:
+            if int(ids.max()) >= self.tokenizer.vocab_size:
+                raise _broken(self.path, f"{split['file']} holds ids outside the vocabulary")
+            self._checked.add(split["file"])
+        return [
+            ids[piece["offset"] : piece["offset"] + piece["length"]] for piece in split["pieces"]
+        ]
 
     def _check_split(self, split: str) -> None:
         if split not in self.arrays:
@@ -182,31 +196,27 @@ class PreparedData:
 
 
 def check_destination(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Return `out` if prepared data may be written there; to be called before the work.
+    """Return where prepared data for `out` go, links followed; to be called before the work.
 
     Raises:
         ConfigError: something is there and `force` is off, or it is not prepared data (which no
             flag may delete).
     """
     path = Path(out)
-    if not path.name:
-        raise ConfigError(f"--out {out}: give the folder a name, such as data/NAME.")
+    if path.name in ("", ".."):
+        raise ConfigError(f"--out {str(out)!r}: give the folder a name, such as data/NAME.")
+    path = followed(path)
     if not os.path.lexists(path):
         return path
     if not path.is_dir():
         raise ConfigError(f"{path}: this is a file; prepared data is a folder.")
     if not any(path.iterdir()):
         return path
-    if not (path / META_FILE).is_file():
+    if not _made_files(path):
         raise ConfigError(f"{path}: the folder holds other things; choose another --out.")
     if not force:
         raise ConfigError(f"{path}: prepared data exists; add --force to replace it.")
     return path
-
-
-def work_folder(out: Path) -> Path:
-    """Where the preparation of `out` keeps what it has done so far; gone when it is complete."""
-    return out.with_name(out.name + ".tmp")
 
 
 def write_prepared(
@@ -219,8 +229,11 @@ def write_prepared(
     skipped: Iterable[Skipped] = (),
     settings: Mapping[str, Any] | None = None,
     report: Mapping[str, Any] | None = None,
+    locked: bool = False,
 ) -> PreparedData:
     """Write prepared data and put it at `out` in one step, replacing what was there.
+
+    Of what was there only the files of prepared data are deleted; others move into the new folder.
 
     Args:
         out: the folder, accepted by `check_destination`.
@@ -231,32 +244,37 @@ def write_prepared(
         skipped: files that were not taken.
         settings: whatever else decided the contents; kept in ``meta.json``.
         report: what there is to tell about the sources; kept there too.
+        locked: whether the caller holds the `output_lock` of `out`.
+
+    Raises:
+        ConfigError: another command is writing there.
+        OSError: it cannot be written; what was at `out` is as it was.
     """
-    ready = work_folder(out) / "ready"
-    shutil.rmtree(ready, ignore_errors=True)
-    ready.mkdir(parents=True)
-    written = {
-        name: _write_split(ready, name, pieces, tokenizer) for name, pieces in splits.items()
-    }
-    for name, tunes in ({} if melodies is None else melodies.splits).items():
-        written[name]["melody"] = _write_split(ready, f"{name}.melody", tunes, tokenizer)
+    final = followed(out)
     meta: dict[str, Any] = {
         "format": FORMAT,
         "corpus": corpus,
         "tokenizer": tokenizer.to_config(),
         "settings": dict(settings or {}),
-        "splits": {name: split for name, split in written.items() if split["pieces"]},
+        "splits": {},
         "skipped": [{"name": item.name, "reason": item.reason} for item in skipped],
         "report": dict(report or {}),
     }
     if melodies is not None:
         meta["melody"] = {"format": MELODY_FORMAT, "rule": melodies.rule}
-    if tokenizer.kind == "chorale" and "train" in meta["splits"]:
-        meta["voice_ranges"] = _voice_ranges(ready, meta["splits"]["train"])
-    text = json.dumps(meta, indent=1, ensure_ascii=False)
-    _write_synced(ready / META_FILE, text.encode("utf-8", "surrogateescape"))
-    _publish(ready, out)
-    _remove_work(work_folder(out))
+    with contextlib.nullcontext() if locked else output_lock(final), new_folder(final) as ready:
+        for name, pieces in splits.items():
+            split = _write_split(ready, name, pieces, tokenizer)
+            if melodies is not None:
+                tunes = melodies.splits.get(name, ())
+                split["melody"] = _write_split(ready, f"{name}.melody", tunes, tokenizer)
+            if split["pieces"]:
+                meta["splits"][name] = split
+        if tokenizer.kind == "chorale" and "train" in meta["splits"]:
+            meta["voice_ranges"] = _voice_ranges(ready, meta["splits"]["train"])
+        text = json.dumps(meta, indent=1, ensure_ascii=False)
+        (ready / META_FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
+        publish_folder(ready, final, made=_made_files(final).__contains__)
     return PreparedData.open(out)
 
 
@@ -276,8 +294,6 @@ def _write_split(
             digest.update(ids)
             index.append({"name": piece, "offset": offset, "length": len(middle) + 2})
             offset += len(middle) + 2
-        file.flush()
-        os.fsync(file.fileno())
     if not index:
         path.unlink()
     return {
@@ -304,34 +320,19 @@ def _voice_ranges(folder: Path, split: dict[str, Any]) -> list[list[int]]:
     return ranges
 
 
-def _publish(ready: Path, out: Path) -> None:
-    """Rename `ready` to `out`; what was at `out` goes only after the new data is in its place."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    old = work_folder(out) / "replaced"
-    if out.is_dir():
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(out, old)
+def _made_files(folder: Path) -> set[str]:
+    """The files of prepared data in `folder`, whole or damaged; none where there are none.
+
+    Its ``meta.json`` is the mark that it is ours, and names what else is.
+    """
     try:
-        os.replace(ready, out)
-    except OSError:
-        if old.is_dir():
-            os.replace(old, out)
-        raise
-
-
-def _remove_work(work: Path) -> None:
-    """Delete what preparing leaves in its work folder, and the folder if nothing else is in it."""
-    for part in ("pieces", "source", "replaced"):
-        shutil.rmtree(work / part, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        work.rmdir()
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        meta = _read_meta(folder)
+        names = {META_FILE, *(str(split["file"]) for split in meta["splits"].values())}
+        names |= {str(s["melody"]["file"]) for s in meta["splits"].values() if "melody" in s}
+        tokenizer_from_config(meta["tokenizer"])
+    except (MusicTransformerError, KeyError, TypeError, ValueError, AttributeError):
+        return set()
+    return {name for name in names if name == META_FILE or _BIN.fullmatch(name)}
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
@@ -346,18 +347,46 @@ def _read_meta(folder: Path) -> dict[str, Any]:
         )
     try:
         meta = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
-    except ValueError as error:
-        raise _broken(folder, f"{META_FILE} is not JSON ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(
+            f"{folder}: {META_FILE} is not JSON ({error}); prepare the data again at another --out."
+        ) from error
     if not isinstance(meta, dict):
-        raise _broken(folder, f"{META_FILE} holds no JSON object")
+        raise DatasetError(f"{folder}: {META_FILE} is not that of prepared data.")
     if meta.get("format") != FORMAT:
         raise _broken(folder, f"format {meta.get('format')!r}, this version reads {FORMAT}")
     return meta
 
 
-def _views(ids: Ids, split: dict[str, Any]) -> list[Ids]:
-    """The pieces of an array, by its entry of ``meta.json``."""
-    return [ids[piece["offset"] : piece["offset"] + piece["length"]] for piece in split["pieces"]]
+def _check_meta(meta: dict[str, Any]) -> None:
+    """Raise KeyError or ValueError, with its name, for a field that is missing or of another type.
+
+    What numbers say of each other is checked where the files are opened.
+    """
+
+    def field_of(holder: Any, key: str, kind: type) -> Any:
+        value = holder[key]
+        small = not isinstance(value, int) or abs(value) < _LARGEST
+        if not isinstance(value, kind) or isinstance(value, bool) or not small:
+            raise ValueError(repr(key))
+        return value
+
+    field_of(meta, "corpus", str)
+    for key in ("tokenizer", "splits", "report"):
+        field_of(meta, key, dict)
+    for item in field_of(meta, "skipped", list):
+        for key in ("name", "reason"):
+            field_of(item, key, str)
+    for split in meta["splits"].values():
+        for part in (split, split["melody"]) if "melody" in split else (split,):
+            for key, kind in (("file", str), ("events", int), ("sha256", str), ("pieces", list)):
+                field_of(part, key, kind)
+            for piece in part["pieces"]:
+                for key, kind in (("name", str), ("offset", int), ("length", int)):
+                    field_of(piece, key, kind)
+    for pair in meta.get("voice_ranges") or ():
+        if not (isinstance(pair, list) and len(pair) == 2 and 0 <= pair[0] <= pair[1] < SILENCE):
+            raise ValueError("'voice_ranges'")
 
 
 def _open_melodies(folder: Path, meta: dict[str, Any]) -> dict[str, Ids]:

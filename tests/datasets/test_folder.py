@@ -8,8 +8,9 @@ import pytest
 
 from music_transformer.datasets import encoding
 from music_transformer.datasets.encoding import Encoded, MidiSettings, Watcher
-from music_transformer.datasets.folder import find_midi, prepare_folder
-from music_transformer.datasets.prepared import PreparedData, Skipped, work_folder
+from music_transformer.datasets.folder import find_midi, list_folder
+from music_transformer.datasets.prepare import find_work, prepare_corpus
+from music_transformer.datasets.prepared import PreparedData, Skipped
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import read_midi
 from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
@@ -81,7 +82,9 @@ def test_good_files_are_taken_and_each_bad_one_is_named_with_its_reason(
     mixed: Path, tmp_path: Path, jobs: int
 ) -> None:
     watcher = _Count()
-    data = prepare_folder(mixed, tmp_path / "out", settings=SETTINGS, jobs=jobs, watcher=watcher)
+    data = prepare_corpus(
+        list_folder, mixed, tmp_path / "out", settings=SETTINGS, jobs=jobs, watcher=watcher
+    )
     pieces = _all_pieces(data)
     assert sorted(pieces) == ["A.MID", "b.midi", "deep/er/c.Kar"]
     assert pieces["A.MID"] == PerformanceTokenizer().encode(
@@ -92,7 +95,7 @@ def test_good_files_are_taken_and_each_bad_one_is_named_with_its_reason(
     assert all(reasons.values())
     assert not any(str(mixed) in reason for reason in reasons.values())
     assert (watcher.total, len(watcher.results), watcher.finished) == (7, 7, 1)
-    assert not work_folder(tmp_path / "out").exists()
+    assert find_work(tmp_path / "out") is None
     data.verify()
 
 
@@ -103,7 +106,9 @@ def test_leading_silence_is_dropped_unless_it_is_to_be_kept(
     first = {}
     for keep in (False, True):
         settings = MidiSettings(SETTINGS.tokenizer, keep_silence=keep)
-        data = prepare_folder(tmp_path / "in", tmp_path / f"{keep}", settings=settings, jobs=1)
+        data = prepare_corpus(
+            list_folder, tmp_path / "in", tmp_path / f"{keep}", settings=settings, jobs=1
+        )
         first[keep] = data.pieces("train")[0][1:4].tolist()
     assert first == {False: [372, 60, 275], True: [355, 372, 60]}
 
@@ -111,7 +116,7 @@ def test_leading_silence_is_dropped_unless_it_is_to_be_kept(
 def test_chorales_are_encoded_as_four_voices(tmp_path: Path, write_scale: WriteScale) -> None:
     write_scale(tmp_path / "in" / "a.mid", notes=2)
     settings = MidiSettings(ChoraleTokenizer().to_config())
-    data = prepare_folder(tmp_path / "in", tmp_path / "out", settings=settings, jobs=1)
+    data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=settings, jobs=1)
     assert data.tokenizer.kind == "chorale"
     assert data.voice_ranges is not None
     assert (len(data.pieces("train")[0]) - 2) % 4 == 0
@@ -121,7 +126,7 @@ def test_copies_are_reported_and_stay_in_one_split(tmp_path: Path, write_scale: 
     for index in range(6):
         write_scale(tmp_path / "in" / f"{index}.mid", 50 + index)
         write_scale(tmp_path / "in" / "copies" / f"copy-{index}.mid", 50 + index)
-    data = prepare_folder(tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1)
     split_of = {name: split for split in data.splits for name in data.names(split)}
     assert len(split_of) == 12
     for index in range(6):
@@ -133,8 +138,8 @@ def test_copies_are_reported_and_stay_in_one_split(tmp_path: Path, write_scale: 
 
 
 def test_two_preparations_of_one_folder_are_equal(mixed: Path, tmp_path: Path) -> None:
-    one = prepare_folder(mixed, tmp_path / "one", settings=SETTINGS, jobs=1)
-    two = prepare_folder(mixed, tmp_path / "two", settings=SETTINGS, jobs=2)
+    one = prepare_corpus(list_folder, mixed, tmp_path / "one", settings=SETTINGS, jobs=1)
+    two = prepare_corpus(list_folder, mixed, tmp_path / "two", settings=SETTINGS, jobs=2)
     assert one.checksum == two.checksum
     assert (one.path / "meta.json").read_bytes() == (two.path / "meta.json").read_bytes()
 
@@ -147,7 +152,9 @@ def test_what_was_done_before_an_interruption_is_not_done_again(
     out = tmp_path / "out"
     watcher = _Count(limit=2)
     with pytest.raises(KeyboardInterrupt):
-        prepare_folder(tmp_path / "in", out, settings=SETTINGS, jobs=1, watcher=watcher)
+        prepare_corpus(
+            list_folder, tmp_path / "in", out, settings=SETTINGS, jobs=1, watcher=watcher
+        )
     assert watcher.finished == 1
     assert not out.exists()
 
@@ -159,7 +166,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(
 
     monkeypatch.setattr(encoding, "read_midi", reading)
     write_scale(tmp_path / "in" / "1.mid", 70, notes=6)  # changed since: has to be read again
-    data = prepare_folder(tmp_path / "in", out, settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_folder, tmp_path / "in", out, settings=SETTINGS, jobs=1)
     assert read == ["1.mid", "2.mid", "3.mid", "4.mid"]
     assert 70 in _all_pieces(data)["1.mid"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
@@ -169,11 +176,16 @@ def test_other_settings_do_not_take_what_was_kept(tmp_path: Path, write_scale: W
     write_scale(tmp_path / "in" / "a.mid")
     write_scale(tmp_path / "in" / "b.mid", 40)
     with pytest.raises(KeyboardInterrupt):
-        prepare_folder(
-            tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1, watcher=_Count(limit=2)
+        prepare_corpus(
+            list_folder,
+            tmp_path / "in",
+            tmp_path / "out",
+            settings=SETTINGS,
+            jobs=1,
+            watcher=_Count(limit=2),
         )
     keeping = MidiSettings(SETTINGS.tokenizer, keep_silence=True)
-    data = prepare_folder(tmp_path / "in", tmp_path / "out", settings=keeping, jobs=1)
+    data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=keeping, jobs=1)
     assert all(ids[0] == 355 for ids in _all_pieces(data).values())
 
 
@@ -184,8 +196,13 @@ def test_a_folder_where_nothing_can_be_read_is_an_error_and_leaves_no_output(
     (tmp_path / "in" / "a.mid").write_bytes(b"nothing")
     watcher = _Count()
     with pytest.raises(DatasetError, match=r"none of its 1 MIDI files could be read; a\.mid: "):
-        prepare_folder(
-            tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1, watcher=watcher
+        prepare_corpus(
+            list_folder,
+            tmp_path / "in",
+            tmp_path / "out",
+            settings=SETTINGS,
+            jobs=1,
+            watcher=watcher,
         )
     assert watcher.results == ["a.mid"]
     assert not (tmp_path / "out").exists()
@@ -210,7 +227,7 @@ def test_links_that_lead_nowhere_or_in_circles_do_no_harm(
         (tmp_path / "in" / "circle").symlink_to(tmp_path / "in", target_is_directory=True)
     except OSError:
         pytest.skip("this system makes no symbolic links")
-    data = prepare_folder(tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1)
     assert data.names("train") == ["a.mid"]
     assert [item["name"] for item in data.meta["skipped"]] == ["gone.mid"]
 
@@ -218,7 +235,7 @@ def test_links_that_lead_nowhere_or_in_circles_do_no_harm(
 def test_less_than_one_process_is_refused(tmp_path: Path, write_scale: WriteScale) -> None:
     write_scale(tmp_path / "in" / "a.mid")
     with pytest.raises(ConfigError, match="jobs=0"):
-        prepare_folder(tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=0)
+        prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=0)
 
 
 def test_the_sources_are_not_changed(mixed: Path, tmp_path: Path) -> None:
@@ -230,5 +247,5 @@ def test_the_sources_are_not_changed(mixed: Path, tmp_path: Path) -> None:
         }
 
     before = state()
-    prepare_folder(mixed, tmp_path / "out", settings=SETTINGS, jobs=1)
+    prepare_corpus(list_folder, mixed, tmp_path / "out", settings=SETTINGS, jobs=1)
     assert state() == before

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from music_transformer.datasets.encoding import MidiSettings
-from music_transformer.datasets.maestro import prepare_maestro, read_csv
+from music_transformer.datasets.maestro import list_maestro, read_csv
+from music_transformer.datasets.prepare import prepare_corpus
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import DatasetError
 from music_transformer.tokenizers import PerformanceTokenizer
@@ -46,7 +47,7 @@ EXPECTED = {
 
 
 def test_the_csv_decides_the_split(tree: Path, tmp_path: Path) -> None:
-    data = prepare_maestro(tree, tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_maestro, tree, tmp_path / "out", settings=SETTINGS, jobs=1)
     assert _names(data) == EXPECTED
     assert data.pieces("test")[0][:3].tolist() == [389, 372, 45]
     assert data.meta["skipped"] == []
@@ -58,8 +59,10 @@ def test_an_archive_is_as_good_as_the_folder(tree: Path, tmp_path: Path, kind: s
     archive = shutil.make_archive(
         str(tmp_path / "maestro-v3.0.0-midi"), kind, tree.parent, "maestro-v3.0.0"
     )
-    folder = prepare_maestro(tree, tmp_path / "folder", settings=SETTINGS, jobs=1)
-    packed = prepare_maestro(Path(archive), tmp_path / "packed", settings=SETTINGS, jobs=1)
+    folder = prepare_corpus(list_maestro, tree, tmp_path / "folder", settings=SETTINGS, jobs=1)
+    packed = prepare_corpus(
+        list_maestro, Path(archive), tmp_path / "packed", settings=SETTINGS, jobs=1
+    )
     assert packed.checksum == folder.checksum
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["folder", "packed", "maestro-v3.0.0", Path(archive).name]
@@ -69,19 +72,22 @@ def test_an_archive_is_as_good_as_the_folder(tree: Path, tmp_path: Path, kind: s
 def test_the_folder_around_the_tree_or_around_an_archive_will_do(
     tree: Path, tmp_path: Path
 ) -> None:
-    around = prepare_maestro(tree.parent, tmp_path / "one", settings=SETTINGS, jobs=1)
+    around = prepare_corpus(list_maestro, tree.parent, tmp_path / "one", settings=SETTINGS, jobs=1)
     assert _names(around) == EXPECTED
     box = tmp_path / "box"
     box.mkdir()
     shutil.make_archive(str(box / "maestro-v3.0.0-midi"), "xztar", tree.parent, "maestro-v3.0.0")
     shutil.copy(tree / "maestro-v3.0.0.csv", box)
-    assert _names(prepare_maestro(box, tmp_path / "two", settings=SETTINGS, jobs=1)) == EXPECTED
+    assert (
+        _names(prepare_corpus(list_maestro, box, tmp_path / "two", settings=SETTINGS, jobs=1))
+        == EXPECTED
+    )
 
 
 def test_a_file_that_is_missing_or_broken_is_skipped_and_named(tree: Path, tmp_path: Path) -> None:
     (tree / "2006" / "b.midi").unlink()
     (tree / "2004" / "a.midi").write_bytes(b"MThd")
-    data = prepare_maestro(tree, tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_maestro, tree, tmp_path / "out", settings=SETTINGS, jobs=1)
     assert _names(data) == {"train": ["2004/d.midi"], "validation": ["2006/c.midi"]}
     assert [item["name"] for item in data.meta["skipped"]] == ["2004/a.midi", "2006/b.midi"]
     assert data.meta["skipped"][1]["reason"] == "no such file, or not an ordinary one"
@@ -94,7 +100,7 @@ def test_a_cut_archive_is_refused_and_leaves_nothing(tree: Path, tmp_path: Path)
         )
         archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
         with pytest.raises(DatasetError, match="not a whole zip or tar"):
-            prepare_maestro(archive, tmp_path / "out", settings=SETTINGS, jobs=1)
+            prepare_corpus(list_maestro, archive, tmp_path / "out", settings=SETTINGS, jobs=1)
         assert not (tmp_path / "out").exists()
 
 
@@ -109,7 +115,9 @@ def test_an_archive_whose_files_leave_its_folder_is_refused(tmp_path: Path) -> N
         packed_tar.getmembers()[0].name = "/absolute/evil.mid"
     for archive in (zipped, tarred):
         try:
-            prepare_maestro(archive, tmp_path / "out" / "data", settings=SETTINGS, jobs=1)
+            prepare_corpus(
+                list_maestro, archive, tmp_path / "out" / "data", settings=SETTINGS, jobs=1
+            )
         except DatasetError:
             pass
         else:
@@ -143,10 +151,12 @@ def test_a_source_that_is_something_else_is_refused(tmp_path: Path) -> None:
         (tmp_path / "in", r"no maestro\*\.csv in it, nor a zip or tar"),
     ):
         with pytest.raises(DatasetError, match=match):
-            prepare_maestro(source, tmp_path / "out", settings=SETTINGS, jobs=1)
+            prepare_corpus(list_maestro, source, tmp_path / "out", settings=SETTINGS, jobs=1)
     (tmp_path / "letter.zip").write_text("a letter")
     with pytest.raises(DatasetError, match="not a whole zip or tar"):
-        prepare_maestro(tmp_path / "letter.zip", tmp_path / "out", settings=SETTINGS, jobs=1)
+        prepare_corpus(
+            list_maestro, tmp_path / "letter.zip", tmp_path / "out", settings=SETTINGS, jobs=1
+        )
     (tmp_path / "in" / "maestro-v3.0.0.csv").write_text(HEADER + ROWS, encoding="utf-8")
     with pytest.raises(DatasetError, match="none of its MIDI files"):
-        prepare_maestro(tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1)
+        prepare_corpus(list_maestro, tmp_path / "in", tmp_path / "out", settings=SETTINGS, jobs=1)

@@ -20,9 +20,10 @@ from music_transformer.datasets import (
     shuffled_pairs,
 )
 from music_transformer.datasets.encoding import MidiSettings
-from music_transformer.datasets.folder import prepare_folder
-from music_transformer.datasets.maestro import prepare_maestro
+from music_transformer.datasets.folder import list_folder
+from music_transformer.datasets.maestro import list_maestro
 from music_transformer.datasets.pairs import cut_segment
+from music_transformer.datasets.prepare import prepare_corpus
 from music_transformer.datasets.prepared import Melodies, write_prepared
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import write_midi
@@ -131,7 +132,7 @@ def test_a_folder_becomes_pairs_and_what_has_no_two_sides_is_named(tmp_path: Pat
     write_midi(tune, folder / "tune.mid")
     write_midi(chords.transposed(-20), folder / "low.mid")
     (folder / "letter.mid").write_text("a letter")
-    data = prepare_folder(folder, tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_folder, folder, tmp_path / "out", settings=SETTINGS, jobs=1)
     data.verify()
     assert sorted(name for split in data.splits for name in data.names(split)) == [
         "good.mid",
@@ -152,11 +153,11 @@ def test_both_sides_count_time_from_the_first_note_of_either(tmp_path: Path) -> 
         pitch=[48, 72], velocity=[50, 80], start=[2.0, 2.5], end=[3.0, 3.0]
     )
     write_midi(late, folder / "a.mid")
-    data = prepare_folder(folder, tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_folder, folder, tmp_path / "out", settings=SETTINGS, jobs=1)
     assert _rows(TOKENIZER.decode(data.pieces("train")[0])) == [(48, 0.0, 1.0)]
     assert _rows(TOKENIZER.decode(data.melodies("train")[0])) == [(72, 0.5, 1.0)]
     keeping = MidiSettings(SETTINGS.tokenizer, keep_silence=True)
-    data = prepare_folder(folder, tmp_path / "kept", settings=keeping, jobs=1)
+    data = prepare_corpus(list_folder, folder, tmp_path / "kept", settings=keeping, jobs=1)
     assert _rows(TOKENIZER.decode(data.melodies("train")[0])) == [(72, 2.5, 3.0)]
 
 
@@ -166,7 +167,7 @@ def test_the_melody_may_be_a_track(tmp_path: Path) -> None:
     write_midi(_piece(8), folder / "a.mid")
     write_midi(split_melody(_piece(8))[0], folder / "one-track.mid")
     low = MidiSettings(SETTINGS.tokenizer, melody_track=1)
-    data = prepare_folder(folder, tmp_path / "out", settings=low, jobs=1)
+    data = prepare_corpus(list_folder, folder, tmp_path / "out", settings=low, jobs=1)
     assert data.melody_notes("train") == 16
     assert data.meta["melody"]["rule"] == "track 1"
     assert data.meta["skipped"] == [
@@ -185,7 +186,7 @@ def test_maestro_becomes_pairs_split_by_its_csv(tmp_path: Path) -> None:
     (folder / "maestro-v3.0.0.csv").write_text(
         "split,midi_filename\ntrain,a.midi\nvalidation,b.midi\ntest,c.midi\n"
     )
-    data = prepare_maestro(folder, tmp_path / "out", settings=SETTINGS, jobs=1)
+    data = prepare_corpus(list_maestro, folder, tmp_path / "out", settings=SETTINGS, jobs=1)
     data.verify()
     assert {split: data.melody_notes(split) for split in data.splits} == {
         "train": 10,

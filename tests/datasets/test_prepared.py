@@ -12,7 +12,6 @@ from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import (
     Skipped,
     check_destination,
-    work_folder,
     write_prepared,
 )
 from music_transformer.errors import ConfigError, DatasetError
@@ -184,7 +183,7 @@ def test_an_output_that_exists_needs_force_and_is_then_replaced(
         check_destination(data.path, force=False)
     assert check_destination(data.path, force=True) == data.path
     assert prepare_ids([[62]]).pieces("train")[0].tolist() == [389, 62, 390]
-    assert not work_folder(data.path).exists()
+    assert [path.name for path in data.path.parent.iterdir()] == [data.path.name]
 
 
 def test_no_flag_deletes_what_is_not_prepared_data(tmp_path: Path) -> None:
