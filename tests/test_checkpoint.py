@@ -9,14 +9,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from music_transformer import checkpoint
 from music_transformer.checkpoint import (
     Session,
     find_checkpoint,
+    hub,
     load_checkpoint,
     save_checkpoint,
     select_device,
 )
+from music_transformer.checkpoint import format as checkpoint_format
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.sampling import Sampling
@@ -140,7 +141,7 @@ def test_a_failed_save_leaves_the_old_checkpoint_and_nothing_else(
     def full(path: Path, tensors: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    monkeypatch.setattr(checkpoint_format, "write_tensors", full)
     with pytest.raises(CheckpointError, match=r"cannot be written: .*No space left"):
         save_checkpoint(folder, model, PerformanceTokenizer(), training={})
     assert (folder / "model.safetensors").read_bytes() == before
@@ -163,11 +164,9 @@ def test_a_name_is_looked_up_in_four_places_in_order(
     session = load_checkpoint(folder, device="cpu")
     (tmp_path / "here").mkdir()
     (tmp_path / "checkout").mkdir()
-    (tmp_path / "checkout/pyproject.toml").touch()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("MUSIC_TRANSFORMER_CHECKPOINTS", str(tmp_path / "shelf"))
-    module = tmp_path / "checkout/music_transformer/checkpoint.py"
-    monkeypatch.setattr(checkpoint, "__file__", str(module))
+    monkeypatch.setattr(hub, "checkout", lambda: tmp_path / "checkout")
     places = [
         tmp_path / "checkout/checkpoints/tiny",
         tmp_path / "here/checkpoints/tiny",

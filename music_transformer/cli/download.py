@@ -84,7 +84,7 @@ def _corpus(args: argparse.Namespace, download: "Download") -> int:
 
 def _checkpoint(args: argparse.Namespace, download: "Download") -> int:
     """Fetch released weights, or copy them from a folder or an archive."""
-    from music_transformer.datasets.download import (
+    from music_transformer.checkpoint.hub import (
         copy_checkpoint,
         fetch_checkpoint,
         is_checkpoint,

@@ -7,14 +7,11 @@ the wrong sum nothing stays on the disk. Nothing else in the package opens a con
 
 import hashlib
 import http.client
-import json
 import os
 import re
 import shutil
-import tempfile
 import urllib.error
 import urllib.request
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.files import atomic_path, replace_folder
+from music_transformer.files import atomic_path
 
 TIMEOUT_SECONDS = 60.0
 _CHUNK = 1 << 18  # bytes
@@ -95,11 +92,6 @@ CHECKPOINTS = {
     )
 }
 
-_CONFIG = "config.json"  # the names of `checkpoint.py`, which stands above
-_WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
-_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-
 
 class Meter:
     """Hears how many bytes there are; this one keeps silent."""
@@ -142,7 +134,7 @@ def fetch(
     if have < download.size:
         with _connection_errors(url, part, download.size):
             _receive(download, url, part, have, meter)
-    _check(download, part, delete=True, origin=url)
+    check_file(download, part, delete=True, origin=url)
     os.replace(part, out)
 
 
@@ -155,73 +147,9 @@ def copy_file(download: Download, source: Path, out: Path) -> None:
     path = source / download.file if source.is_dir() else source
     if not path.is_file():
         raise DatasetError(f"{path}: no such file; expected a copy of {download.file}.")
-    _check(download, path, delete=False, origin=str(path))
+    check_file(download, path, delete=False, origin=str(path))
     with atomic_path(out) as temporary:
         shutil.copyfile(path, temporary)
-
-
-def is_checkpoint(folder: Path) -> bool:
-    """Whether `folder` holds a configuration and weights, in one file or in several."""
-    weights = (folder / _WEIGHTS).is_file() or (folder / _INDEX).is_file()
-    return weights and (folder / _CONFIG).is_file()
-
-
-def copy_checkpoint(source: Path, out: Path) -> None:
-    """Copy the folder of a released checkpoint to `out`, in one step.
-
-    Its configuration has to be JSON and its weights a whole safetensors file, or several with what
-    their index promises.
-
-    Raises:
-        DatasetError: it is no such folder, or a file of it is missing or damaged.
-    """
-    if not is_checkpoint(source):
-        missing = _WEIGHTS if (source / _CONFIG).is_file() else _CONFIG
-        raise DatasetError(f"{source}: no {missing} in it, so this is no checkpoint folder.")
-    _check_config(source / _CONFIG)
-    if (source / _WEIGHTS).is_file():
-        _check_safetensors(source / _WEIGHTS)
-    else:
-        _check_shards(source / _INDEX)
-    temporary = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir(parents=True)
-        for path in sorted(source.iterdir()):
-            if path.is_file():
-                shutil.copyfile(path, temporary / path.name)
-        replace_folder(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def fetch_checkpoint(
-    download: Download, out: Path, *, url: str | None = None, meter: Meter | None = None
-) -> None:
-    """Download the archive of released weights, as `fetch` does, and unpack it to the folder `out`.
-
-    Raises:
-        DatasetError: as `fetch`.
-    """
-    archive = out.with_name(download.file)
-    fetch(download, archive, url=url, meter=meter)
-    unpack_checkpoint(download, archive, out)
-    archive.unlink()
-
-
-def unpack_checkpoint(download: Download, archive: Path, out: Path) -> None:
-    """Unpack a local copy of an archive to the folder `out`, once its size and sha256 are right.
-
-    Raises:
-        DatasetError: it is missing or another file.
-    """
-    if not archive.is_file():
-        raise DatasetError(f"{archive}: no such folder or file; expected {download.file}.")
-    _check(download, archive, delete=False, origin=str(archive))
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{out.name}-") as temporary:
-        with zipfile.ZipFile(archive) as file:
-            file.extractall(temporary)
-        copy_checkpoint(Path(temporary), out)
 
 
 def _receive(download: Download, url: str, part: Path, have: int, meter: Meter) -> None:
@@ -289,7 +217,7 @@ def _broke_off(url: str, have: int, size: int) -> str:
     return f"{url}: the connection broke off at {have:,} of {size:,} bytes; run it again to go on."
 
 
-def _check(download: Download, path: Path, *, delete: bool, origin: str) -> None:
+def check_file(download: Download, path: Path, *, delete: bool, origin: str) -> None:
     """Refuse a file whose size or sha256 is wrong."""
     size = path.stat().st_size
     if size == download.size:
@@ -309,48 +237,3 @@ def _wrong(download: Download, origin: str, found: str, *, deleted: bool = False
     what = f"{download.file} with {download.size:,} bytes and sha256 {download.sha256}"
     end = "; what came is deleted, run it again" if deleted else ""
     return DatasetError(f"{origin}: not {what}: {found}{end}.")
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: not JSON ({error}); restore it from its source.") from error
-
-
-def _check_config(path: Path) -> None:
-    config = _read_json(path)
-    if not isinstance(config, dict) or "model" not in config or "tokenizer" not in config:
-        raise DatasetError(f"{path}: names no model and tokenizer; restore it from its source.")
-
-
-def _check_shards(index: Path) -> None:
-    """Refuse weights in several files where one of the files, or a weight in it, is missing."""
-    content = _read_json(index)
-    places = content.get("weight_map") if isinstance(content, dict) else None
-    if not (isinstance(places, dict) and places) or not all(
-        isinstance(shard, str) and _SHARD.fullmatch(shard) for shard in places.values()
-    ):
-        raise DatasetError(f"{index}: no map from weights to files; restore it from its source.")
-    for shard in sorted(set(places.values())):
-        path = index.with_name(shard)
-        if not path.is_file():
-            raise DatasetError(f"{path} is missing, {index.name} names it; restore it.")
-        found = _check_safetensors(path)
-        for name, place in places.items():
-            if place == shard and name not in found:
-                raise DatasetError(
-                    f"{path}: the weight {name} is missing, {index.name} says it is there; the "
-                    "files are of different models."
-                )
-
-
-def _check_safetensors(path: Path) -> set[str]:
-    """The names of the weights in a whole safetensors file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return set(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise DatasetError(f"{path}: not whole weights; restore them from their source.") from error

@@ -9,7 +9,6 @@ import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -19,6 +18,7 @@ from music_transformer._version import __version__
 from music_transformer.checkpoint import find_checkpoint, load_weights, read_config
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.files import checkout
 from music_transformer.model.kinds import KINDS, build_model, kind_of
 from music_transformer.tokenizers import AccompanimentTokenizer
 from music_transformer.training.config import TrainingConfig, apply_settings
@@ -302,8 +302,8 @@ def _versions() -> dict[str, str]:
 
 def _commit() -> str | None:
     """The commit of the checkout this package runs from; None where there is none."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
+    root = checkout()
+    if root is None or not (root / ".git").exists():
         return None
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(

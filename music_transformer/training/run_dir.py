@@ -7,24 +7,38 @@
     RUN/step-N/           a checkpoint, with the state of training beside it
     RUN/latest, RUN/best  text files: the names of two of those folders
 
-A step is written to ``step-N.tmp``, synced, renamed; then ``latest`` and ``best`` are replaced, and
-only then are older steps removed. The best and the last two stay.
+A step is written under a name of its own, synced, renamed; then ``latest`` and ``best`` are
+replaced, and only then are other steps removed. The best and the last two stay. Removed are files
+that a step is made of, by name; a folder without the marks of a step is left alone.
 """
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from music_transformer.checkpoint import read_json, sync, sync_names
-from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.checkpoint import CONFIG, named_step, read_json
+from music_transformer.checkpoint.format import is_made
+from music_transformer.errors import CheckpointError
+from music_transformer.files import (
+    errors_name,
+    locked,
+    new_folder,
+    publish_folder,
+    remove_made,
+    replace_text,
+    sync_file,
+)
+from music_transformer.training.state import PROGRESS, TENSORS
 
 KEPT_STEPS = 2
-_STEP = re.compile(r"step-(\d+)(\.tmp)?")
+_STEP = re.compile(r"step-(0|[1-9]\d*)")
+#: What a crash leaves: drawn names of `files`, and the one of steps that older versions used.
+_UNFINISHED = re.compile(
+    r"\.(latest|best|metrics|config|step-\d+)-\w{8}\.tmp(\.jsonl?)?|step-\d+\.tmp"
+)
 
 
 class RunFolder:
@@ -34,8 +48,12 @@ class RunFolder:
         self.path = Path(path)
 
     def has_run(self) -> bool:
-        """Whether a run was begun here."""
-        return (self.path / "config.json").is_file()
+        """Whether a run was begun here: the mark is its ``config.json``, no other has a preset.
+
+        Raises:
+            CheckpointError: that file is damaged.
+        """
+        return (self.path / CONFIG).is_file() and {"preset", "training"} <= set(self.config())
 
     def is_free(self) -> bool:
         """Whether nothing is here yet (the lock of an earlier attempt does not count)."""
@@ -49,16 +67,16 @@ class RunFolder:
         for name in ("latest", "best", "metrics.jsonl"):
             (self.path / name).unlink(missing_ok=True)
         for step in self._steps():
-            shutil.rmtree(step)
+            remove_made(step, _is_of_step)
         self.write_config(config)
 
     def config(self) -> dict[str, Any]:
         """What `begin` or `write_config` wrote."""
-        return read_json(self.path / "config.json")
+        return read_json(self.path / CONFIG)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace ``config.json``."""
-        _replace_text(self.path / "config.json", json.dumps(config, indent=2) + "\n")
+        replace_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def latest(self) -> Path | None:
         """The folder of the latest step; None where none is finished.
@@ -66,12 +84,13 @@ class RunFolder:
         Raises:
             CheckpointError: ``latest`` names a folder that is not there.
         """
-        pointer = self.path / "latest"
-        if not pointer.is_file():
-            return None
-        step = self.path / pointer.read_text(encoding="utf-8").strip()
+        step = named_step(self.path / "latest")
+        if step is None:  # none was finished, or the power went before the first one was named
+            return next(reversed(self._steps()), None)
         if not step.is_dir():
-            raise CheckpointError(f"{pointer} names {step.name}, which is not there; correct it.")
+            raise CheckpointError(
+                f"{self.path / 'latest'} names {step.name}, which is not there; correct it."
+            )
         return step
 
     def write_step(self, step: int, write: Callable[[Path], None], *, best: int | None) -> Path:
@@ -81,19 +100,15 @@ class RunFolder:
             best: the step that is the best so far; None where none was evaluated.
         """
         final = self.path / f"step-{step}"
-        temporary = self.path / f"step-{step}.tmp"
-        for old in (temporary, final):
-            if old.exists():
-                shutil.rmtree(old)
-        temporary.mkdir()
-        write(temporary)
-        sync(temporary)
-        self._sync_metrics()
-        temporary.rename(final)
-        sync_names(self.path)
-        _replace_text(self.path / "latest", final.name + "\n")
+        metrics = self.path / "metrics.jsonl"
+        with new_folder(final) as ready:
+            write(ready)
+            if metrics.exists():
+                sync_file(metrics)
+            publish_folder(ready, final, made=_is_of_step)
+        replace_text(self.path / "latest", final.name + "\n")
         self.point_to_best(best)
-        self._prune(best)
+        self._prune(step, best)
         return final
 
     def point_to_best(self, best: int | None) -> None:
@@ -101,68 +116,67 @@ class RunFolder:
         pointer = self.path / "best"
         if best is None:
             pointer.unlink(missing_ok=True)
-        elif not pointer.is_file() or pointer.read_text(encoding="utf-8") != f"step-{best}\n":
-            _replace_text(pointer, f"step-{best}\n")
+        elif not pointer.is_file() or pointer.read_bytes() != f"step-{best}\n".encode():
+            replace_text(pointer, f"step-{best}\n")
 
     def rewind(self, step: int, *, best: int | None) -> None:
-        """Undo whatever came after ``step``: metrics, unfinished and unnamed folders, ``best``."""
-        for folder in self._steps():
-            match = _STEP.fullmatch(folder.name)
-            if match and (match[2] or int(match[1]) > step):
-                shutil.rmtree(folder)
+        """Undo what came after ``step``: metrics, unfinished folders, ``best``.
+
+        Later steps stay until another one is written: nothing goes before its successor is safe.
+        """
+        for entry in list(self.path.iterdir()):
+            if _UNFINISHED.fullmatch(entry.name):
+                if entry.is_dir():
+                    remove_made(entry, _is_of_step)
+                else:
+                    entry.unlink()
         if best is not None and (self.path / f"step-{best}").is_dir():
             self.point_to_best(best)
         else:
             self.point_to_best(None)
-        for unfinished in self.path.glob("*.tmp"):
-            unfinished.unlink()
         metrics = self.path / "metrics.jsonl"
         if metrics.exists():
-            _replace_text(metrics, "".join(_lines_until(metrics, step)))
+            replace_text(metrics, "".join(_lines_until(metrics, step)))
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add one line to ``metrics.jsonl``."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        metrics = self.path / "metrics.jsonl"
+        with errors_name(metrics), metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep a second process from training in this folder; a killed one holds nothing.
 
         Raises:
             ConfigError: another process is training here.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("a") as file:
-            try:
-                import fcntl
-            except ImportError:  # Windows: no lock
-                yield
-                return
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(
-                    f"{self.path}: another process is training here; wait, or take another --out."
-                ) from error
-            yield
+        return locked(
+            self.path / ".lock",
+            f"{self.path}: another process is training here; wait, or take another --out.",
+        )
 
     def _steps(self) -> list[Path]:
-        """Finished and unfinished step folders, by number."""
-        found = [p for p in self.path.iterdir() if _STEP.fullmatch(p.name) and p.is_dir()]
-        return sorted(found, key=lambda p: int(p.name.removesuffix(".tmp").split("-")[1]))
+        """The folders of finished steps, by number."""
+        found = [p for p in self.path.iterdir() if _STEP.fullmatch(p.name) and _is_step(p)]
+        return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
-    def _prune(self, best: int | None) -> None:
-        finished = [p for p in self._steps() if not p.name.endswith(".tmp")]
-        for step in finished[:-KEPT_STEPS]:
-            if step.name != f"step-{best}":
-                shutil.rmtree(step)
+    def _prune(self, step: int, best: int | None) -> None:
+        """Remove all steps but the best and the last ones up to ``step``, which is safe."""
+        finished = self._steps()
+        past = [p for p in finished if int(p.name.removeprefix("step-")) <= step]
+        for path in finished:
+            if path not in past[-KEPT_STEPS:] and path.name != f"step-{best}":
+                remove_made(path, _is_of_step)
 
-    def _sync_metrics(self) -> None:
-        metrics = self.path / "metrics.jsonl"
-        if metrics.exists():
-            with metrics.open("rb+") as file:
-                os.fsync(file.fileno())
+
+def _is_step(folder: Path) -> bool:
+    """Whether a folder has the marks of a finished step."""
+    return (folder / CONFIG).is_file() and (folder / PROGRESS).is_file()
+
+
+def _is_of_step(name: str) -> bool:
+    """Whether a step is made of a file of this name."""
+    return is_made(name) or name in (TENSORS, PROGRESS)
 
 
 def _lines_until(metrics: Path, step: int) -> Iterator[str]:
@@ -175,14 +189,3 @@ def _lines_until(metrics: Path, step: int) -> Iterator[str]:
                 continue
             if line.endswith("\n") and isinstance(record, dict) and record.get("step", 0) <= step:
                 yield line
-
-
-def _replace_text(path: Path, text: str) -> None:
-    """Replace a small text file at once."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_names(path.parent)

@@ -19,6 +19,7 @@ from music_transformer.training.distributed import Ranks
 
 TENSORS = "state.safetensors"
 PROGRESS = "state.json"
+_COUNTS = ("step", "events", "best_step", "loss_events", "world_size")
 
 
 @dataclass
@@ -51,14 +52,26 @@ class Progress:
 
     @classmethod
     def read(cls, folder: Path) -> "Progress":
-        """The progress stored with a step.
+        """The progress stored with a step, in the folder that is named after it.
 
         Raises:
-            CheckpointError: the file is missing or is no progress.
+            CheckpointError: the file is missing, or is not the state of this step.
         """
-        content = read_json(folder / PROGRESS)
+        path = folder / PROGRESS
+        content = read_json(path)
         if set(content) != {field.name for field in fields(cls)}:
-            raise CheckpointError(f"{folder / PROGRESS}: not the state of a run; restore it.")
+            raise CheckpointError(f"{path}: not the state of a run; restore it.")
+        for name, value in content.items():
+            kind = int if name in _COUNTS else (int, float)
+            none = value is None and name in ("best_step", "best_nll")
+            negative = name in _COUNTS and isinstance(value, int) and not 0 <= value < 2**63
+            if not none and (isinstance(value, bool) or not isinstance(value, kind) or negative):
+                raise CheckpointError(f"{path}: {name}={value!r} makes no sense; restore it.")
+        if folder.name != f"step-{content['step']}":
+            raise CheckpointError(
+                f"{path}: it says step {content['step']}, in a folder named {folder.name}; "
+                "restore it."
+            )
         return cls(**content)
 
 

@@ -17,6 +17,7 @@ from music_transformer.checkpoint import (
     sampling_of,
 )
 from music_transformer.errors import CheckpointError
+from music_transformer.files import checkout
 from music_transformer.generation.filters import choose_filters
 from music_transformer.sampling import Sampling
 
@@ -107,10 +108,10 @@ class Shelf:
 def _folders() -> Iterator[Path]:
     """Every folder that may be a checkpoint, in the order in which names are looked up."""
     named = os.environ.get(SEARCH_VARIABLE)
-    clone = Path(__file__).resolve().parents[2]
+    clone = checkout()
     roots = [Path(named)] if named else []
     roots.append(Path("checkpoints"))
-    if (clone / "pyproject.toml").exists():
+    if clone is not None:
         roots.append(clone / "checkpoints")
     for root in roots:
         if root.is_dir():

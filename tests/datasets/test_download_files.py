@@ -1,7 +1,6 @@
 """Downloading against a server on this machine: resuming, wrong bytes, no network."""
 
 import hashlib
-import json
 import socket
 import threading
 import zipfile
@@ -13,15 +12,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from music_transformer.checkpoint.hub import fetch_checkpoint
 from music_transformer.datasets.download import (
     JSB,
     MAESTRO,
     Download,
     Meter,
-    copy_checkpoint,
     copy_file,
     fetch,
-    fetch_checkpoint,
 )
 from music_transformer.errors import ConfigError, DatasetError
 
@@ -252,131 +250,15 @@ def test_the_published_jsb_file_passes_the_check(corpora: Path, tmp_path: Path) 
     copy_file(JSB, corpora / "jsb", tmp_path / "copy.json")
 
 
-def _checkpoint(folder: Path) -> Path:
-    folder.mkdir()
-    save_file({"w": np.zeros(3, np.float16)}, folder / "model.safetensors")
-    (folder / "config.json").write_text('{"model": {}, "tokenizer": {}, "training": {}}')
-    (folder / "README.md").write_text("how it was trained")
-    return folder
-
-
-def test_a_checkpoint_is_copied_whole_and_replaced_whole(tmp_path: Path) -> None:
-    source, out = _checkpoint(tmp_path / "piano"), tmp_path / "checkpoints" / "piano"
-    for _ in range(2):
-        copy_checkpoint(source, out)
-        assert sorted(path.name for path in out.iterdir()) == [
-            "README.md",
-            "config.json",
-            "model.safetensors",
-        ]
-        assert [path.name for path in out.parent.iterdir()] == ["piano"]
-
-
-def _in_several_files(folder: Path) -> Path:
-    """A checkpoint as `save_checkpoint` writes it with `max_file_bytes`."""
-    (_checkpoint(folder) / "model.safetensors").unlink()
-    for number, name in enumerate("vw", start=1):
-        save_file({name: np.zeros(3, np.float16)}, folder / _shard(number))
-    index = {"metadata": {"total_size": 12}, "weight_map": {"v": _shard(1), "w": _shard(2)}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    return folder
-
-
-def _shard(number: int) -> str:
-    return f"model-{number:05d}-of-00002.safetensors"
-
-
-def test_a_checkpoint_in_several_files_is_copied_whole_and_nothing_of_the_old_one_stays(
-    tmp_path: Path,
-) -> None:
-    source, out = _in_several_files(tmp_path / "large"), _checkpoint(tmp_path / "out")
-    copy_checkpoint(source, out)
-    copied = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert copied == {path.name: path.read_bytes() for path in source.iterdir()}
-    assert {_shard(1), _shard(2), "model.safetensors.index.json", "config.json"} < set(copied)
-    copy_checkpoint(_checkpoint(tmp_path / "piano"), out)
-    assert not list(out.glob("model*-of-*")) + list(out.glob("*.index.json"))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "match"),
-    [
-        (_shard(2), None, r"00002-of-00002\.safetensors is missing, model\S+index\.json names it"),
-        (_shard(2), b"\x00" * 9, r"00002-of-00002\.safetensors: not whole weights"),
-        (_shard(2), "cut", r"00002-of-00002\.safetensors: not whole weights"),
-        (_shard(2), "of another model", r"00002-of-00002\S+: the weight w is missing"),
-        ("model.safetensors.index.json", b"{", r"index\.json: not JSON"),
-        ("model.safetensors.index.json", b"[]", r"index\.json: no map from weights to files"),
-        (
-            "model.safetensors.index.json",
-            b'{"weight_map": {"w": "../secret.safetensors"}}',
-            r"index\.json: no map from weights to files",
-        ),
-        ("model.safetensors.index.json", None, r"no model\.safetensors in it"),
-    ],
-)
-def test_a_broken_checkpoint_in_several_files_is_not_copied(
-    tmp_path: Path, name: str, content: bytes | str | None, match: str
-) -> None:
-    source = _in_several_files(tmp_path / "large")
-    if content is None:
-        (source / name).unlink()
-    elif content == "cut":
-        (source / name).write_bytes((source / name).read_bytes()[:-1])
-    elif content == "of another model":
-        save_file({"other": np.zeros(3, np.float16)}, source / name)
-    elif isinstance(content, bytes):
-        (source / name).write_bytes(content)
-    with pytest.raises(DatasetError, match=match):
-        copy_checkpoint(source, tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["large"]
-
-
-def test_a_checkpoint_that_cannot_be_put_in_place_destroys_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, out = _checkpoint(tmp_path / "piano"), _checkpoint(tmp_path / "out")
-    (out / "README.md").write_text("the old one")
-    rename = Path.rename
-
-    def refused(path: Path, target: Path) -> Path:
-        if path.name.endswith(".tmp"):
-            raise PermissionError(13, "Permission denied", str(target))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", refused)
-    with pytest.raises(PermissionError):
-        copy_checkpoint(source, out)
-    assert (out / "README.md").read_text() == "the old one"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "piano"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "match"),
-    [
-        ("config.json", b"{", r"config\.json: not JSON"),
-        ("config.json", b"{}", r"config\.json: names no model and tokenizer"),
-        ("model.safetensors", b"\x00" * 9, r"model\.safetensors: not whole weights"),
-        ("model.safetensors", None, r"no model\.safetensors in it"),
-    ],
-)
-def test_a_broken_checkpoint_is_not_copied(
-    tmp_path: Path, name: str, content: bytes | None, match: str
-) -> None:
-    source = _checkpoint(tmp_path / "piano")
-    if content is None:
-        (source / name).unlink()
-    else:
-        (source / name).write_bytes(content)
-    with pytest.raises(DatasetError, match=match):
-        copy_checkpoint(source, tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["piano"]
-
-
 def test_an_archive_of_weights_is_fetched_and_unpacked_and_does_not_stay(
     server: _Server, tmp_path: Path
 ) -> None:
-    source = _checkpoint(tmp_path / "source")
+    source = tmp_path / "source"
+    source.mkdir()
+    save_file({"w": np.zeros(3, np.float16)}, source / "model.safetensors")
+    (source / "config.json").write_text('{"model": {}, "tokenizer": {}, "training": {}}')
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "tiny.zip").write_bytes(b"a file of the user's")
     archive = tmp_path / "source.zip"
     with zipfile.ZipFile(archive, "w") as file:
         for path in source.iterdir():
@@ -386,6 +268,6 @@ def test_an_archive_of_weights_is_fetched_and_unpacked_and_does_not_stay(
     weights = Download("tiny", "tiny.zip", server.url, len(server.content), sha256, "none")
     out = tmp_path / "checkpoints" / "tiny"
     fetch_checkpoint(weights, out)
-    assert [path.name for path in out.parent.iterdir()] == ["tiny"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["tiny", "tiny.zip"]
     for path in source.iterdir():
         assert (out / path.name).read_bytes() == path.read_bytes()

@@ -82,9 +82,10 @@ def test_a_piece_that_is_no_list_of_four_pitches_is_refused_by_its_place(
         read_jsb(path)
 
 
-def test_an_existing_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "meta.json").write_text("{}")
+def test_an_existing_output_is_refused_before_anything_is_read(
+    jsb_file: Path, tmp_path: Path
+) -> None:
+    prepare_jsb(jsb_file, tmp_path / "out")
     with pytest.raises(ConfigError, match="exists"):
         prepare_jsb(tmp_path / "none", tmp_path / "out")
 

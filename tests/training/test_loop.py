@@ -39,7 +39,7 @@ def start(data: PreparedData, config: ModelConfig) -> Start:
         torch.manual_seed(training.seed)
         run = RunFolder(folder)
         if not run.has_run():
-            run.begin({})
+            run.begin({"preset": "", "training": {}})
         trainer = Trainer(MusicTransformer(config), data, training, run, **options)
         trainer.resume()
         return trainer

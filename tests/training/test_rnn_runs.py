@@ -47,7 +47,7 @@ def start(
     torch.manual_seed(training.seed)
     run = RunFolder(folder)
     if not run.has_run():
-        run.begin({})
+        run.begin({"preset": "", "training": {}})
     model = PerformanceRNN(replace(CONFIG, attention=attention))
     trainer = Trainer(model, data, training, run)
     trainer.resume()

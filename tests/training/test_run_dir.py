@@ -9,6 +9,7 @@ import pytest
 
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.training.run_dir import RunFolder
+from music_transformer.training.state import Progress
 
 
 class Crash(BaseException):
@@ -17,8 +18,8 @@ class Crash(BaseException):
 
 def write_number(number: int) -> "object":
     def write(folder: Path) -> None:
-        (folder / "weights").write_text(f"{number}\n")
-        (folder / "state").write_text(f"{number}\n")
+        (folder / "config.json").write_text(f"{number}\n")
+        (folder / "state.json").write_text(f"{number}\n")
 
     return write
 
@@ -97,11 +98,11 @@ def test_a_crash_at_any_system_call_leaves_a_whole_latest_step(
         number = latest.name.removeprefix("step-")
         assert number in ("3", "4")
         assert {p.name: p.read_text() for p in latest.iterdir()} == {
-            "weights": f"{number}\n",
-            "state": f"{number}\n",
+            "config.json": f"{number}\n",
+            "state.json": f"{number}\n",
         }
         best = run.path / (run.path / "best").read_text().strip()
-        assert (best / "weights").read_text() == f"{best.name.removeprefix('step-')}\n"
+        assert (best / "config.json").read_text() == f"{best.name.removeprefix('step-')}\n"
         run.rewind(int(number), best=1 if number == "3" else 4)
         assert not list(run.path.glob("*.tmp"))
         save(run, 4, best=4)
@@ -112,21 +113,26 @@ def test_a_crash_at_any_system_call_leaves_a_whole_latest_step(
     assert crashes > 10
 
 
-def test_rewinding_cuts_metrics_and_later_steps_back(tmp_path: Path) -> None:
+def test_rewinding_cuts_metrics_back_and_later_steps_when_the_next_one_is_safe(
+    tmp_path: Path,
+) -> None:
     run = begun(tmp_path / "run")
     for step in (2, 4, 6):
         run.append_metrics({"step": step})
         save(run, step, best=step)
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 7}\n{"step": 8, "lo')  # cut by the crash
-    (run.path / "step-9.tmp").mkdir()
-    (run.path / "best.tmp").write_text("step-9")
+    (run.path / ".step-9-abcd1234.tmp").mkdir()
+    (run.path / ".best-abcd1234.tmp").write_text("step-9")
+    (run.path / "mine.tmp").write_text("a file of the user's")
     run.rewind(4, best=4)
     lines = (run.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [2, 4]
-    assert steps_in(run) == {"step-4"}
+    assert steps_in(run) == {"step-4", "step-6"}
     assert (run.path / "best").read_text() == "step-4\n"
-    assert not list(run.path.glob("*.tmp"))
+    assert [path.name for path in run.path.glob("*.tmp")] == ["mine.tmp"]
+    save(run, 5, best=4)
+    assert steps_in(run) == {"step-4", "step-5"}
 
 
 def test_beginning_again_removes_the_old_run_and_nothing_else(tmp_path: Path) -> None:
@@ -155,3 +161,55 @@ def test_a_second_process_cannot_train_in_the_same_folder(tmp_path: Path) -> Non
     with second.locked():
         pass
     assert first.is_free()
+
+
+def test_folders_of_the_users_and_their_files_in_steps_are_left_alone(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    (run.path / "step-1").mkdir()
+    (run.path / "step-1" / "diary.txt").write_text("mine")
+    save(run, 2)
+    (run.path / "step-2" / "notes.txt").write_text("mine")
+    for step in (3, 4, 5):
+        save(run, step)
+    assert not (run.path / "step-2" / "config.json").exists()
+    run.begin({"a": 2})
+    save(run, 1)
+    assert (run.path / "step-1" / "diary.txt").read_text() == "mine"
+    assert (run.path / "step-2" / "notes.txt").read_text() == "mine"
+
+
+def test_a_step_that_was_finished_but_not_named_is_the_latest(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    save(run, 3)
+    (run.path / "latest").unlink()
+    assert run.latest() == run.path / "step-3"
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"", b"..", b"/", b"a\0b"])
+def test_a_pointer_that_names_no_step_is_one_line(tmp_path: Path, name: bytes) -> None:
+    run = begun(tmp_path / "run")
+    (run.path / "latest").write_bytes(name)
+    with pytest.raises(CheckpointError, match="which is not there; correct it"):
+        run.latest()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step", 20),
+        ("step", -5),
+        ("step", 6000),
+        ("step", "60"),
+        ("seconds", None),
+        ("events", 1.5),
+    ],
+)
+def test_a_state_that_does_not_fit_its_folder_is_refused(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    folder = tmp_path / "step-60"
+    folder.mkdir()
+    state = {**Progress(step=60).to_dict(), name: value}
+    (folder / "state.json").write_text(json.dumps(state))
+    with pytest.raises(CheckpointError, match=r"state\.json: "):
+        Progress.read(folder)
