@@ -1,13 +1,16 @@
 """Make a listening test: continuations by every model, the real music beside them, and the page.
 
 `build_study` writes the folder that listeners get; the `Key` it returns says whose clip is whose,
-and belongs elsewhere.
+and belongs elsewhere. On the page a listener gets the trials in an order of their own, so that
+those who stop early leave different ones out; the answers stay in the browser until they are saved.
 """
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 
 from music_transformer.checkpoint import Session
@@ -19,8 +22,7 @@ from music_transformer.midi import read_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio, with_primer_gap
 from music_transformer.sampling import Sampling
-from music_transformer.study.analysis import REAL, Key, name_clips, plan_trials
-from music_transformer.study.page import page
+from music_transformer.study.analysis import REAL, Key, Trial, name_clips, plan_trials
 
 PAGE = "index.html"
 CLIPS = "clips"
@@ -208,6 +210,22 @@ def _compose(
                 name,
                 with_primer_gap(notes, primer_end=primer_end, gap=settings.primer_gap),
             )
+
+
+def page(study: str, trials: Sequence[Trial], clips: Sequence[tuple[str, str]]) -> str:
+    """The HTML of a study: `page.html`, which collects answers offline and knows no sources.
+
+    Args:
+        study: its name, which the answers carry.
+        trials: of which only the names go in.
+        clips: for each trial the addresses of A and B, relative to the page.
+    """
+    pairs = [
+        {"trial": trial.name, "a": a, "b": b} for trial, (a, b) in zip(trials, clips, strict=True)
+    ]
+    data = json.dumps({"study": study, "trials": pairs}).replace("<", "\\u003c")
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    return template.replace("@TITLE@", escape(study)).replace("@DATA@", data)
 
 
 def _page(key: Key) -> str:

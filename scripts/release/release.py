@@ -33,7 +33,7 @@ from music_transformer.evaluation.conditional import ShuffledNll, shuffled_nll
 from music_transformer.model import AccompanimentConfig, RNNConfig
 from music_transformer.sampling import Sampling
 
-LICENCES = {
+LICENSES = {
     "maestro": (
         "[MAESTRO v3](https://magenta.tensorflow.org/datasets/maestro) (Hawthorne et al., ICLR "
         "2019), official split",
@@ -212,7 +212,7 @@ def _readme(
     model: Any,
 ) -> str:
     corpus = str(data.meta.get("corpus", "unknown"))
-    source, licence = LICENCES.get(corpus, (corpus, "that of its data"))
+    source, license_ = LICENSES.get(corpus, (corpus, "that of its data"))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     unit = "note" if data.tokenizer.kind == "chorale" else "event"
     rows = []
@@ -232,7 +232,7 @@ def _readme(
             f"# {args.out.name}",
             "",
             f"- **Data**: {source}.",
-            f"- **Licence of the weights**: {licence}.",
+            f"- **Licence of the weights**: {license_}.",
             f"- **Model**: {parameters:,} parameters in half precision; {_shape(model.config)}, "
             f"context {model.config.context}.",
             f"- **Training**: {events:,} events in {hours:.1f} hours on {args.hardware}; every "

@@ -21,7 +21,7 @@ from music_transformer.study.analysis import (
     read_answers,
     read_key,
 )
-from music_transformer.study.page import page
+from music_transformer.study.build import page
 
 stats = pytest.importorskip("scipy.stats", reason="needs the [study] extra")
 

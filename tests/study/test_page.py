@@ -23,7 +23,7 @@ from music_transformer.study.analysis import (
     plan_trials,
     read_answers,
 )
-from music_transformer.study.page import page
+from music_transformer.study.build import page
 
 SOURCES, PRIMERS = ("one", "two", "real"), ["p"]
 
