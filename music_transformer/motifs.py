@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from music_transformer.files import checkout
+
 
 def find_motifs() -> dict[str, Path]:
     """The MIDI files of the motifs by name; those of the working folder come before our own."""
-    package = Path(__file__).resolve().parent
-    for folder in (Path(), package.parent):
-        found = sorted((folder / "data" / "motifs").glob("*.mid"))
-        if found:
+    below = Path("data") / "motifs"
+    ours = Path(__file__).resolve().parent / "assets" / "motifs"
+    for folder in (below, (checkout() or Path()) / below, ours):
+        if found := sorted(folder.glob("*.mid")):
             return {path.stem: path for path in found}
-    return {path.stem: path for path in sorted((package / "assets" / "motifs").glob("*.mid"))}
+    return {}

@@ -50,6 +50,7 @@ ARROWS = {
     ("pretty", "timeline"),
     ("timeline", "errors"),
     ("files", "errors"),
+    ("motifs", "files"),
     ("positions", "errors"),
     ("sampling", "errors"),
     ("cli", "web"),
