@@ -144,7 +144,7 @@ def draw(
     hidden: np.ndarray | None = None,
     dropped: int = 0,
 ) -> None:
-    """A matrix as coloured cells with their distances; rows are queries."""
+    """A matrix as colored cells with their distances; rows are queries."""
     rows, width = cells.shape
     farthest = max(cells.max(), 1.0)
     for i in range(rows):

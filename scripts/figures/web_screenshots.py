@@ -128,7 +128,7 @@ def _wait(condition: Callable[[], Any]) -> None:
 
 
 def _save(browser: Any, path: Path) -> None:
-    """The whole page, in 256 colours: a third of the size of what Chromium writes."""
+    """The whole page, in 256 colors: a third of the size of what Chromium writes."""
     size = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
     clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
     shot = browser.execute_cdp_cmd(
@@ -136,7 +136,7 @@ def _save(browser: Any, path: Path) -> None:
     )
     path.write_bytes(base64.b64decode(shot["data"]))
     with Image.open(path) as picture:
-        # An octree keeps small patches of a colour, such as those of the heads, apart.
+        # An octree keeps small patches of a color, such as those of the heads, apart.
         few = picture.convert("RGB").quantize(
             256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
         )
