@@ -1,5 +1,6 @@
 """Settings and modules: ids in, logits out. Nothing here knows what an id means."""
 
+import music_transformer.model.schemes  # noqa: F401  it fills the registry
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.decoder import MusicTransformer
 from music_transformer.model.kv_cache import KVCache

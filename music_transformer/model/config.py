@@ -16,14 +16,13 @@
 
 from dataclasses import dataclass
 
-from music_transformer.errors import ConfigError
+from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.performance_state import N_IDS
+from music_transformer.model.positions import scheme_of
 from music_transformer.model.settings import Settings
-from music_transformer.ops.attention import IMPLEMENTATIONS
-from music_transformer.ops.relational import time_rows
+from music_transformer.ops.relative import CHOICES
 
 INPUT_POSITIONS = ("none", "sinusoidal", "sinusoidal_concat", "learned")
-ATTENTION_POSITIONS = ("none", "relative", "shaw", "t5", "alibi", "rope", "untied")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class ModelConfig(Settings):
         input_position: one of `INPUT_POSITIONS`.
         position_base: base of the sinusoids and of the angles of rope.
         max_len: rows of the learned position table (input learned, or untied); None for context.
-        attention_position: one of `ATTENTION_POSITIONS`.
+        attention_position: one of `model.positions.SCHEMES`.
         max_distance: rows of a relative table, distances 0..max_distance-1; None for context.
         clip_distance: K of shaw: distances beyond share the vectors of distance K.
         t5_buckets: number of t5's buckets, half of them one distance wide.
@@ -59,9 +58,9 @@ class ModelConfig(Settings):
         held_labels: the input also says for how many steps the voice whose turn comes has held its
             last id, counted up to this many; 0 for no such label. With voice_labels.
         interval_output: logits also come from the interval to the voice's last pitch, see
-            `model/voices.py`; with voice_labels.
+            `model/chorale.py`; with voice_labels.
         relative_pitch: relative attention also knows the interval between the pitches of two ids
-            (0-127; other ids have none); with voice_labels, see `ops/relational.py`.
+            (0-127; other ids have none); with voice_labels, see `model/chorale.py`.
         relative_time: relative attention also knows the distance of two ids in steps of
             voice_labels ids each, as far as max_distance reaches.
         performance_state: input and logits also come from what the events already say, and what
@@ -114,8 +113,7 @@ class ModelConfig(Settings):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name}={getattr(self, name)}; choose one in [0, 1).")
         self._one_of("input_position", INPUT_POSITIONS)
-        self._one_of("attention_position", ATTENTION_POSITIONS)
-        self._one_of("attention", IMPLEMENTATIONS)
+        self._one_of("attention", CHOICES)
         if self.attention_width % self.n_heads:
             nearest = max(1, round(self.attention_width / self.n_heads)) * self.n_heads
             raise ConfigError(
@@ -129,9 +127,8 @@ class ModelConfig(Settings):
                 f"attention_dropout={self.attention_dropout} with attention={self.attention}, "
                 "which never holds the weights; use attention=skew, or attention_dropout=0."
             )
-        self._check_positions()
-        self._check_relational()
         self._check_voices()
+        self._check_positions()
         if self.performance_state and self.vocab_size != N_IDS:
             raise ConfigError(
                 f"performance_state with vocab_size={self.vocab_size}: it knows the {N_IDS} ids of "
@@ -140,37 +137,33 @@ class ModelConfig(Settings):
 
     def _check_positions(self) -> None:
         """Refuse what the chosen positions cannot do."""
-        scheme = self.attention_position
-        learned = self.input_position == "learned" or scheme == "untied"
-        if learned and self.positions < self.context:
+        if self.input_position == "learned":
+            self.check_learned_positions()
+        scheme_of(self).check()
+        if self.shared_table and not scheme_of(self).tables():
+            raise ConfigError(
+                f"shared_table with attention_position={self.attention_position}, which has no "
+                "table of distances in each head; leave it out."
+            )
+
+    def check_learned_positions(self) -> None:
+        """Refuse fewer learned positions than the context has."""
+        if self.positions < self.context:
             raise ConfigError(
                 f"max_len={self.max_len} learned positions for context={self.context}; "
                 f"try max_len={self.context}."
             )
-        if scheme == "untied" and self.input_position != "none":
-            raise ConfigError(
-                f"attention_position=untied with input_position={self.input_position}: untied "
-                "keeps position out of the input; use input_position=none."
-            )
-        if scheme == "rope" and self.d_head % 2:
-            raise ConfigError(
-                f"attention_position=rope turns pairs of columns, and a head has {self.d_head}; "
-                f"try d_attention={self.n_heads * (self.d_head + 1)}."
-            )
-        if scheme == "t5" and (self.t5_buckets % 2 or self.t5_max_distance <= self.t5_buckets // 2):
-            raise ConfigError(
-                f"t5_buckets={self.t5_buckets} to t5_max_distance={self.t5_max_distance}; choose "
-                "an even number of buckets and a distance above half of it."
-            )
-        if scheme != "relative" and self.attention != "auto":
-            raise ConfigError(
-                f"attention={self.attention} with attention_position={scheme}: only relative has "
-                "several implementations; use attention=auto."
-            )
-        if self.shared_table and scheme not in ("relative", "shaw"):
-            raise ConfigError(
-                f"shared_table with attention_position={scheme}, which has no table of distances "
-                "in each head; leave it out."
+
+    def require_learned_position(self, end: int) -> None:
+        """Check that there is a learned row for each position before ``end``.
+
+        Raises:
+            ShapeError: there is not.
+        """
+        if end > self.positions:
+            raise ShapeError(
+                f"position {end - 1} is past the {self.positions} learned positions; "
+                f"read windows of at most {self.positions} ids."
             )
 
     def _check_voices(self) -> None:
@@ -178,32 +171,20 @@ class ModelConfig(Settings):
         for name in ("relative_pitch", "relative_time", "interval_output", "performance_state"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r}; choose true or false.")
-        for name in (
-            *("step_labels", "held_labels", "interval_output"),
-            *("relative_pitch", "relative_time"),
-        ):
+        relative = ("relative_pitch", "relative_time")
+        for name in relative:
+            if getattr(self, name) and self.attention_position != "relative":
+                raise ConfigError(
+                    f"{name} with attention_position={self.attention_position}: it is a further "
+                    "term of relative; use attention_position=relative."
+                )
+        for name in ("step_labels", "held_labels", "interval_output", *relative):
             value = getattr(self, name)
             if value and not self.voice_labels:
                 asked = name if value is True else f"{name}={value}"
                 raise ConfigError(
                     f"{asked} without voice_labels: it is for ids that take turns in voices, so "
                     "their number must be known; set voice_labels too (chorales: 4)."
-                )
-
-    def _check_relational(self) -> None:
-        """Refuse relative pitch and time where they would not know what they need."""
-        for name in ("relative_pitch", "relative_time"):
-            if not getattr(self, name):
-                continue
-            if self.attention_position != "relative":
-                raise ConfigError(
-                    f"{name} with attention_position={self.attention_position}: it is a further "
-                    "term of relative; use attention_position=relative."
-                )
-            if self.attention == "fused":
-                raise ConfigError(
-                    f"{name} with attention=fused, whose kernel has no such term; use "
-                    "attention=auto."
                 )
 
     @property
@@ -220,11 +201,6 @@ class ModelConfig(Settings):
     def distances(self) -> int:
         """M, the rows of a relative table."""
         return self.context if self.max_distance is None else self.max_distance
-
-    @property
-    def times(self) -> int:
-        """Rows of a table of relative time: the steps that the distances span."""
-        return time_rows(self.distances, max(1, self.voice_labels))
 
     @property
     def positions(self) -> int:

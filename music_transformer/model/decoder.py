@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ShapeError
+from music_transformer.model.chorale import IntervalOutput, last_of_voice
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.layers import DecoderLayer, InputEmbedding
 from music_transformer.model.one_row import Linear
 from music_transformer.model.performance_state import PerformanceState
-from music_transformer.model.positions import SHARED_SCHEMES, SharedPositions, StackPositions
-from music_transformer.model.voices import IntervalOutput, last_of_voice
-from music_transformer.ops.relational import PitchPairs, pitch_pairs, pitches_of
+from music_transformer.model.positions import Reading, scheme_of
 
 
 class MusicTransformer(nn.Module):
@@ -31,8 +30,7 @@ class MusicTransformer(nn.Module):
         super().__init__()
         self.config = config
         self.input = InputEmbedding(config)
-        shares = config.attention_position in SHARED_SCHEMES
-        self.positions = StackPositions(config) if shares else None
+        self.positions = scheme_of(config).stack()
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.output = Linear(config.d_model, config.vocab_size)
@@ -58,8 +56,7 @@ class MusicTransformer(nn.Module):
             ids: (B, L) int64.
             place: (B, L) or (L,) int64, index of each id in its piece (START is 0); by default
                 ``ids`` is taken to be the beginning of a piece. The labels and relative time use
-                it; for relative time each place must be one above the place before it, from one
-                read of a cache to the next too.
+                it; for relative time places must be consecutive, also across cached calls.
             cache: what was read before ``ids``; the new keys and values are added to it.
 
         Returns:
@@ -85,12 +82,10 @@ class MusicTransformer(nn.Module):
                 read, ids.shape[1], None if cache is None else cache.state_reader
             )
             x = x + self.performance_state.input_terms(state)
-        end = start + ids.shape[1]
-        positions = None if self.positions is None else self.positions(ids.shape[1], end)
-        if self.config.relative_pitch or self.config.relative_time:
-            positions = self._relational(read, place, ids.shape[1])
+        reading = Reading(read, place, ids.shape[1], start + ids.shape[1])
+        shared = None if self.positions is None else self.positions(reading)
         for index, layer in enumerate(self.layers):
-            x = layer(x, layer=index, cache=cache, positions=positions)
+            x = layer(x, layer=index, cache=cache, shared=shared)
         if cache is not None:
             cache.advance(ids.shape[1])
         x = self.norm(x)
@@ -109,24 +104,6 @@ class MusicTransformer(nn.Module):
         config = self.config
         voices = config.relative_pitch or config.held_labels or config.interval_output
         return bool(voices or config.performance_state)
-
-    def _relational(self, read: Tensor, place: Tensor, queries: int) -> SharedPositions:
-        """What relative pitch and time need: the pitches read so far, the voice of the first id."""
-        pitch: PitchPairs | None = None
-        first_voice: tuple[int, ...] = (0,)
-        if self.config.relative_pitch:
-            pitches = pitches_of(read)  # (B, S)
-            pitch = pitch_pairs(pitches, queries, dtype=self.output.weight.dtype)
-        if self.config.relative_time:
-            if place.shape[-1] > 1 and not (place.diff(dim=-1) == 1).all():
-                raise ShapeError(
-                    "place does not go up by one from each id to the next, which relative time "
-                    "counts on; read ids that stand together in their piece."
-                )
-            first = place[..., 0] % self.config.voice_labels  # (B,) or a single number
-            first_voice = tuple(first.reshape(-1).tolist())
-        same = len(set(first_voice)) == 1
-        return SharedPositions(pitch=pitch, first_voice=first_voice[0] if same else first_voice)
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""

@@ -4,13 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from music_transformer.errors import ShapeError
 from music_transformer.model.attention import CausalAttention
+from music_transformer.model.chorale import held_steps
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.one_row import Linear
-from music_transformer.model.positions import SharedPositions
-from music_transformer.model.voices import held_steps
 from music_transformer.ops.positions import sinusoidal_table
 
 
@@ -60,30 +58,24 @@ class InputEmbedding(nn.Module):
             sinusoids = self._sinusoids(start, end, x).expand_as(x)
             x = self.merge(torch.cat([x, sinusoids], dim=-1))  # (B, L, d_model)
         elif self.position is not None:
-            if end > self.config.positions:
-                raise ShapeError(
-                    f"position {end - 1} is past the {self.config.positions} learned positions; "
-                    f"read windows of at most {self.config.positions} ids."
-                )
+            self.config.require_learned_position(end)
             x = x + self.position.weight[start:end] * scale
         if self.voice is not None:
             x = x + self.voice(place % self.config.voice_labels) * scale
         if self.step is not None:
             step = place // self.config.voice_labels % self.config.step_labels
             x = x + self.step(step) * scale
-        x = x + self.held_labels_of(ids, ids if read is None else read)
+        if self.held_embedding is not None:
+            x = x + self._held_labels(self.held_embedding, ids, ids if read is None else read)
         dropped: Tensor = self.dropout(x)
         return dropped
 
-    def held_labels_of(self, ids: Tensor, read: Tensor) -> Tensor | float:
-        """What is added for how long each voice has held what it has: (B, L, d_model), or 0."""
-        if self.held_embedding is None:
-            return 0.0
+    def _held_labels(self, embedding: Tensor, ids: Tensor, read: Tensor) -> Tensor:
+        """What is added for how long each voice has held what it has: (B, L, d_model)."""
         voices, most = self.config.voice_labels, self.config.held_labels
         near = read[:, -(ids.shape[1] + voices * (most + 1)) :]  # no farther is counted
         held = held_steps(near, voices, most)[:, -ids.shape[1] :]  # (B, L)
-        added: Tensor = F.embedding(held, self.held_embedding) * self.config.d_model**0.5
-        return added
+        return F.embedding(held, embedding) * self.config.d_model**0.5
 
     def _is(self, input_position: str) -> bool:
         return self.config.input_position == input_position
@@ -116,11 +108,11 @@ class DecoderLayer(nn.Module):
         *,
         layer: int,
         cache: KVCache | None = None,
-        positions: SharedPositions | None = None,
+        shared: object = None,
     ) -> Tensor:
         """x (B, L, d_model) -> (B, L, d_model)."""
         normed = self.attention_norm(x)
-        mixed = self.attention(normed, layer=layer, cache=cache, positions=positions)
+        mixed = self.attention(normed, layer=layer, cache=cache, shared=shared)
         x = x + self.dropout(mixed)
         hidden = F.relu(self.expand(self.feed_forward_norm(x)))  # (B, L, d_ff)
         out: Tensor = x + self.dropout(self.contract(hidden))

@@ -1,100 +1,179 @@
-"""What the layers of a stack share about position: computed once a pass, handed to each layer.
+"""The registry of positional schemes: what a value of ``attention_position`` means.
 
-The paper's table and Shaw's belong to a layer and live in `attention.py`; T5's numbers, ALiBi's
-slopes, the angles of RoPE and the untied product are the same for all layers and live here.
+A scheme says which tables each layer has, what all layers share in a pass, and by which operator of
+`ops` attention is computed. The paper's own is here, all others are in `model/schemes.py`. A new
+one is a class and its name in `SCHEMES`; nothing else lists or guesses them.
 """
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from music_transformer.errors import ShapeError
-from music_transformer.model.config import ModelConfig
-from music_transformer.ops.positions import (
-    alibi_bias,
-    alibi_slopes,
-    rotary_table,
-    t5_bias,
-    untied_bias,
+from music_transformer.errors import ConfigError
+from music_transformer.model.chorale import (
+    INTERVALS,
+    Tables,
+    Turns,
+    chorale_attention,
+    time_rows,
+    turns_of,
 )
-from music_transformer.ops.relational import PitchPairs
+from music_transformer.ops.relative import relative_attention
 
-SHARED_SCHEMES = ("t5", "alibi", "rope", "untied")
-
-
-class SharedPositions(NamedTuple):
-    """For queries that are the last L of S positions; what a scheme does not use is None."""
-
-    bias: Tensor | None = None  # (H, L, S), added to the scaled logits
-    rotation: Tensor | None = None  # (2, L, D/2), of queries and new keys
-    scale: float | None = None  # of the products; None is 1 / sqrt(D)
-    pitch: PitchPairs | None = None  # of relative pitch
-    first_voice: int | tuple[int, ...] = 0  # of the first query, for relative time
+if TYPE_CHECKING:
+    from music_transformer.model.config import ModelConfig
 
 
-class StackPositions(nn.Module):
-    """The part of a scheme that one stack of layers shares; see the module's text."""
+class Reading(NamedTuple):
+    """What one pass reads: queries are the last L of S positions."""
 
-    slopes: Tensor
-    rotary: Tensor
+    ids: Tensor  # (B, S), where the cache keeps ids; else those of the queries, (B, L)
+    place: Tensor  # (B, L) or (L,), index of each query in its piece
+    queries: int  # L
+    keys: int  # S
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
+
+class Scheme(ABC):
+    """A positional scheme of attention; the methods with a body are right for the simple ones."""
+
+    def __init__(self, config: "ModelConfig") -> None:
         self.config = config
-        scheme, d = config.attention_position, config.d_model
-        self.t5_table: nn.Parameter | None = None
-        if scheme == "t5":
-            table = torch.randn(config.t5_buckets, config.n_heads) * d**-0.5
-            self.t5_table = nn.Parameter(table)  # (buckets, H)
-        if scheme == "alibi":
-            slopes = alibi_slopes(config.n_heads).float()  # (H,)
-            self.register_buffer("slopes", slopes, persistent=False)
-        if scheme == "rope":
-            self.register_buffer("rotary", self._rotary(config.context), persistent=False)
-        if scheme == "untied":
-            self.position = nn.Embedding(config.positions, d)
-            self.norm = nn.LayerNorm(d)
-            self.query = nn.Linear(d, config.attention_width, bias=False)
-            self.key = nn.Linear(d, config.attention_width, bias=False)
 
-    def forward(self, queries: int, keys: int) -> SharedPositions:
-        """For the last ``queries`` of ``keys`` positions.
+    def check(self) -> None:
+        """Refuse a config that the scheme cannot do.
 
         Raises:
-            ShapeError: a position past the learned table of untied.
+            ConfigError: what is wrong, and how to mend it.
         """
-        scheme = self.config.attention_position
-        if scheme == "rope":
-            if keys > self.rotary.shape[1]:
-                rows = max(keys, 2 * self.rotary.shape[1])  # event by event, it grows seldom
-                with torch.inference_mode(False):  # it is kept, and training may need it later
-                    self.rotary = self._rotary(rows).to(self.rotary)
-            return SharedPositions(rotation=self.rotary[:, keys - queries : keys])
-        if scheme == "alibi":
-            return SharedPositions(bias=alibi_bias(self.slopes, queries, keys))
-        if self.t5_table is not None:
-            max_distance = self.config.t5_max_distance
-            return SharedPositions(bias=t5_bias(self.t5_table, queries, keys, max_distance))
-        scale = (2 * self.config.d_head) ** -0.5
-        return SharedPositions(bias=self._untied(queries, keys), scale=scale)
-
-    def _untied(self, queries: int, keys: int) -> Tensor:
-        """(H, L, S)."""
         config = self.config
-        if keys > config.positions:
-            raise ShapeError(
-                f"position {keys - 1} is past the {config.positions} learned positions; "
-                f"read windows of at most {config.positions} ids."
-            )
-        position = self.norm(self.position.weight[:keys])  # (S, d_model)
-        shape = (config.n_heads, config.d_head, config.d_model)
-        with torch.autocast(position.device.type, enabled=False):
-            return untied_bias(
-                position, self.query.weight.view(shape), self.key.weight.view(shape), queries
+        if config.attention != "auto":
+            raise ConfigError(
+                f"attention={config.attention} with attention_position="
+                f"{config.attention_position}: only relative has several implementations; use "
+                "attention=auto."
             )
 
-    def _rotary(self, length: int) -> Tensor:
-        """(2, length, D/2) float32."""
+    def tables(self) -> dict[str, int]:
+        """Rows of the tables (H or 1, rows, D) of each layer, by the name of the parameter."""
+        return {}
+
+    def stack(self) -> nn.Module | None:
+        """What the layers of a stack share: a module, called as ``module(reading)`` once a pass."""
+        return None
+
+    def turn(self, query: Tensor, key: Tensor, shared: Any) -> tuple[Tensor, Tensor]:
+        """Queries and new keys (B, H, L, D), as they are used and cached."""
+        return query, key
+
+    @abstractmethod
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        tables: dict[str, Tensor],
+        shared: Any,
+        dropout: float,
+    ) -> Tensor:
+        """Causal attention.
+
+        Args:
+            query: (B, H, L, D), the last L of the S positions.
+            key: (B, H, S, D).
+            value: (B, H, S, D).
+            tables: those of the layer, by name.
+            shared: what `stack` gave for this pass, or None.
+            dropout: on attention weights.
+
+        Returns:
+            (B, H, L, D).
+        """
+
+
+class Relative(Scheme):
+    """The paper's: query times a vector of the distance; for chorales of time and pitch too.
+
+    Source: Huang et al. 2018, "Relative positional self-attention".
+    """
+
+    def check(self) -> None:
+        """Every implementation is there, but for the terms of chorales."""
         config = self.config
-        return rotary_table(length, config.d_head, base=config.position_base).float()
+        for name in ("relative_pitch", "relative_time"):
+            if getattr(config, name) and config.attention == "fused":
+                raise ConfigError(
+                    f"{name} with attention=fused, whose kernel has no such term; use "
+                    "attention=auto."
+                )
+
+    def tables(self) -> dict[str, int]:
+        """E_r, and its companions for chorales."""
+        config = self.config
+        rows = {"rel_embedding": config.distances}
+        if config.relative_time:
+            rows["time_embedding"] = time_rows(config.distances, config.voice_labels)
+        if config.relative_pitch:
+            rows["pitch_embedding"] = INTERVALS
+        return rows
+
+    def stack(self) -> nn.Module | None:
+        """The voices and pitches of a chorale."""
+        config = self.config
+        return VoiceTurns(config) if config.relative_time or config.relative_pitch else None
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        tables: dict[str, Tensor],
+        shared: Turns | None,
+        dropout: float,
+    ) -> Tensor:
+        """See `ops.relative`, and `model.chorale` for its companions."""
+        config = self.config
+        options: dict[str, Any] = {"block": config.block, "dropout": dropout}
+        options["implementation"] = config.attention
+        distance = tables["rel_embedding"]
+        if shared is None:
+            return relative_attention(query, key, value, distance, **options)
+        time, interval = tables.get("time_embedding"), tables.get("pitch_embedding")
+        of_layer = Tables(distance, time, interval, config.voice_labels)
+        return chorale_attention(query, key, value, of_layer, shared, **options)
+
+
+class VoiceTurns(nn.Module):
+    """What relative time and pitch need of a pass; it has no parameters."""
+
+    def __init__(self, config: "ModelConfig") -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, reading: Reading) -> Turns:
+        """Raises: ShapeError: with relative time, places that are not consecutive."""
+        config = self.config
+        return turns_of(
+            reading.ids,
+            reading.place,
+            config.voice_labels,
+            time=config.relative_time,
+            pitch=config.relative_pitch,
+        )
+
+
+#: By the name that `attention_position` has; filled by `model/schemes.py` too.
+SCHEMES: dict[str, type[Scheme]] = {"relative": Relative}
+
+
+def scheme_of(config: "ModelConfig") -> Scheme:
+    """The scheme of a config.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if config.attention_position not in SCHEMES:
+        raise ConfigError(
+            f"attention_position={config.attention_position!r}; choose one of {', '.join(SCHEMES)}."
+        )
+    return SCHEMES[config.attention_position](config)

@@ -28,11 +28,13 @@ from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.layers import DecoderLayer, InputEmbedding
 from music_transformer.model.one_row import Linear
 from music_transformer.model.performance_state import PerformanceState
-from music_transformer.model.positions import SharedPositions
 from music_transformer.model.seq2seq_config import AccompanimentConfig
+from music_transformer.ops.bidirectional import (
+    bidirectional_attention,
+    masked_softmax,
+    time_relative_attention,
+)
 from music_transformer.ops.positions import alibi_slopes
-from music_transformer.ops.timed import timed_attention
-from music_transformer.ops.two_sided import masked_softmax, two_sided_attention
 
 
 class AccompanimentCache(KVCache):
@@ -81,7 +83,7 @@ class TwoSidedAttention(nn.Module):
         query, key, value = (
             _heads(p(x), self.n_heads) for p in (self.query, self.key, self.value)
         )  # (B, H, S, D)
-        mixed = two_sided_attention(query, key, value, self.rel_embedding, keep=keep)
+        mixed = bidirectional_attention(query, key, value, self.rel_embedding, keep=keep)
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, S, d_encoder)
         return out
 
@@ -118,7 +120,7 @@ class MelodyAttention(nn.Module):
             logits = query @ key.transpose(-2, -1) * query.shape[3] ** -0.5  # (B, H, L, S)
             mixed = masked_softmax(logits, keep) @ value  # (B, H, L, D)
         else:
-            mixed = timed_attention(
+            mixed = time_relative_attention(
                 query,
                 key,
                 value,
@@ -187,11 +189,10 @@ class AccompanimentLayer(DecoderLayer):
         keep: Tensor,
         step: Tensor,
         cache: KVCache | None = None,
-        positions: SharedPositions | None = None,
     ) -> Tensor:
         """x (B, L, d_model) -> (B, L, d_model)."""
         normed = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normed, layer=layer, cache=cache, positions=positions))
+        x = x + self.dropout(self.attention(normed, layer=layer, cache=cache))
         heard = self.melody_attention(self.melody_norm(x), melody, keep, step)
         x = x + self.dropout(heard)
         hidden = F.relu(self.expand(self.feed_forward_norm(x)))  # (B, L, d_ff)

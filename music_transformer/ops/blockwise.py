@@ -14,9 +14,7 @@ With a window it is the paper's local attention (Huang et al. 2018, "Relative lo
 block of N positions and the one before, any length. Attention dropout would need the weights of the
 forward pass again; it exists in `ops/reference.py` and `ops/skew.py` only.
 
-Of the relational terms (`ops/relational.py`) time costs nothing: where queries take turns in V
-voices, each V-th row of the buffer comes from the table of its voice. Pitch widens the product of
-query and key by P columns.
+Where queries take turns with V tables, each V-th row of the buffer comes from its own, at no cost.
 """
 
 import math
@@ -27,8 +25,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from music_transformer.ops.relational import Relational, pitch_columns, tables_by_voice
-
 ROWS = 128  # queries of a block; 64 to 256 measured equal
 BUFFER_NUMBERS = 1 << 19  # aim for one buffer: 2 MiB of float32 stay in a core's cache
 
@@ -37,52 +33,28 @@ def blockwise_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    rel_embedding: Tensor,
+    tables: Tensor,
     *,
-    relational: Relational | None = None,
+    first: int = 0,
     block: int | None = None,
 ) -> Tensor:
     """Causal relative attention; memory O(S D) beyond one block's logits, time O(L S D).
 
-    With ``block`` = N: time O(L N D).
-
-    Args:
-        query: (B, H, L, D), the last L of the S positions.
-        key: (B, H, S, D).
-        value: (B, H, S, D).
-        rel_embedding: (H or 1, M, D), by distance. Beyond M - 1 nothing is added.
-        relational: relative time and pitch, of one ``first_voice``; pitch with key columns.
-        block: N for local attention in blocks, None for global.
-
-    Returns:
-        (B, H, L, D).
+    With ``block`` = N: time O(L N D). Arguments and result as in `ops.relative.relative_attention`.
     """
     keys = key.shape[2]
-    widest = keys if block is None else min(keys, 2 * block)
-    relational = Relational() if relational is None else relational
-    time, first_voice, pitch = relational.time_embedding, 0, relational.pitch
-    if time is None:
-        table = _farthest_first(rel_embedding, widest)  # (H or 1, widest + 1, D)
-    else:
-        assert isinstance(relational.first_voice, int)
-        first_voice = relational.first_voice
-        by_voice = tables_by_voice(rel_embedding, time, widest, voices=relational.voices)
-        table = F.pad(by_voice, (0, 0, 0, 1))  # (V, H or 1, widest + 1, D)
-    columns = key_columns = None
-    if pitch is not None and relational.pitch_embedding is not None:
-        columns = pitch_columns(query, relational.pitch_embedding, pitch.rows)  # (B, H, L, P)
-        key_columns = pitch.key_columns  # (B, S, P)
-    out: Tensor = _Blockwise.apply(  # type: ignore[no-untyped-call]
-        query, key, value, table, block, first_voice, columns, key_columns
-    )
+    table = farthest_first(tables, keys if block is None else min(keys, 2 * block))
+    out: Tensor = Blockwise.apply(query, key, value, table, block, first)  # type: ignore[no-untyped-call]
     return out
 
 
-def _farthest_first(rel_embedding: Tensor, distances: int) -> Tensor:
-    """Rows for distances ``distances - 1`` to 0, zero where unknown, then a zero row."""
-    known = rel_embedding[:, :distances].flip(1)  # (H or 1, min(M, distances), D)
-    far = distances - known.shape[1]
-    return F.pad(known, (0, 0, far, 1))  # (H or 1, distances + 1, D)
+def farthest_first(tables: Tensor, distances: int) -> Tensor:
+    """Rows for distances ``distances - 1`` to 0, zero where unknown, then a zero row.
+
+    (V, H or 1, M, D) -> (V, H or 1, distances + 1, D).
+    """
+    known = tables[:, :, :distances].flip(2)  # (V, H or 1, min(M, distances), D)
+    return F.pad(known, (0, 0, distances - known.shape[2], 1))
 
 
 def _blocks(queries: int, keys: int, window: int | None) -> Iterator[tuple[int, int, int, int]]:
@@ -117,23 +89,22 @@ def _groups(batch: int, heads: int, width: int) -> Iterator[tuple[int, int, slic
                 yield b * heads + h, b * heads + end, slice(h, end)
 
 
-def _tables_by_turn(table: Tensor, heads: slice, width: int, voice: int) -> list[Tensor]:
-    """The last ``width + 1`` rows of the tables, in the order of the rows of a block.
+def _tables_of_block(table: Tensor, heads: slice, width: int, first: int) -> list[Tensor]:
+    """The last ``width + 1`` rows of the tables, in the order in which the rows of a block turn.
 
     Args:
-        table: (V, H or 1, widest + 1, D), or (H or 1, widest + 1, D) for one voice.
+        table: (V, H or 1, widest + 1, D), of `farthest_first`.
         heads: the heads asked for.
         width: of the block.
-        voice: of the first row, counted without end.
+        first: the table of the block's first row, counted without end.
 
     Returns:
         V views (heads or 1, width + 1, D).
     """
-    rows = table[..., table.shape[-2] - 1 - width :, :]  # (V, H or 1, width + 1, D)
-    rows = rows if table.dim() == 4 else rows[None]
-    voices = rows.shape[0]
-    own = rows if rows.shape[1] == 1 else rows[:, heads]
-    return [own[(voice + turn) % voices] for turn in range(voices)]
+    rows = table[:, :, table.shape[2] - 1 - width :]  # (V, H or 1, width + 1, D)
+    rows = rows if rows.shape[1] == 1 else rows[:, heads]
+    turns = rows.shape[0]
+    return [rows[(first + turn) % turns] for turn in range(turns)]
 
 
 def _for_maps(rows: Tensor, maps: int) -> Tensor:
@@ -157,24 +128,23 @@ def _block_logits(
 ) -> Tensor:
     """Logits (n, b, w) of one block, living in ``buffer``; -inf where the key is in the future.
 
-    The tables take turns: one row of queries each. Of the columns of the queries they meet the
-    first D; the others are of pitch.
+    The tables (n, w + 1, D) take turns: one row of queries each, of whose columns they meet D.
     """
     maps, rows, _ = query.shape
     width = key.shape[1]
     by_distance = buffer[: maps * rows * (width + 1)].view(maps, rows, width + 1)
     turns, d_head = len(tables), tables[0].shape[2]
     for turn, table in enumerate(tables[:rows]):
-        mine = query[:, turn::turns, :d_head]  # (n, b/V, D)
-        torch.bmm(mine, table.transpose(1, 2), out=by_distance[:, turn::turns])
+        rows_of_turn = query[:, turn::turns, :d_head]  # (n, b/V, D)
+        torch.bmm(rows_of_turn, table.transpose(1, 2), out=by_distance[:, turn::turns])
     logits = _skewed_view(by_distance, rows, width)  # (n, b, w)
     logits.baddbmm_(query, key.transpose(1, 2))
     logits[:, :, width - rows :].masked_fill_(hide[:rows, :rows], -math.inf)
     return logits
 
 
-class _Blockwise(torch.autograd.Function):
-    """The operator; ``table`` is farthest first with a zero row at the end, one for each voice."""
+class Blockwise(torch.autograd.Function):
+    """The operator; ``table`` (V, H or 1, widest + 1, D) is that of `farthest_first`."""
 
     @staticmethod
     def forward(
@@ -184,30 +154,25 @@ class _Blockwise(torch.autograd.Function):
         value: Tensor,
         table: Tensor,
         window: int | None,
-        first_voice: int,
-        columns: Tensor | None,
-        key_columns: Tensor | None,
+        first: int,
     ) -> Tensor:
-        batch, heads, queries, d_head = query.shape
-        keys = key.shape[2]
+        """(B, H, L, D); arguments as in `blockwise_attention`."""
+        batch, heads, queries, _ = query.shape
+        keys, d_head = value.shape[2:]
         maps = batch * heads
-        if columns is not None and key_columns is not None:
-            query = torch.cat([query, columns], dim=-1)  # (B, H, L, D+P)
-            by_head = key_columns[:, None].expand(-1, heads, -1, -1)  # (B, H, S, P)
-            key = torch.cat([key, by_head], dim=-1)  # (B, H, S, D+P)
         q = (query / math.sqrt(d_head)).reshape(maps, queries, -1)  # (BH, L, D+P)
         k = key.reshape(maps, keys, -1)  # (BH, S, D+P)
         v = value.reshape(maps, keys, d_head)  # (BH, S, D)
         out = q.new_empty(maps, queries, d_head)  # (BH, L, D)
         log_sum = q.new_empty(maps, queries, 1)
-        rows, width = min(ROWS, queries), table.shape[-2] - 1
+        rows, width = min(ROWS, queries), table.shape[2] - 1
         hide = torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1)
         groups = list(_groups(batch, heads, width))
         buffer = q.new_empty(max(n1 - n0 for n0, n1, _ in groups) * rows * (width + 1))
-        for n0, n1, which in groups:
+        for n0, n1, head_slice in groups:
             for i0, i1, j0, j1 in _blocks(queries, keys, window):
-                used = _tables_by_turn(table, which, j1 - j0, first_voice + i0)
-                rel = [_for_maps(rows_used, n1 - n0) for rows_used in used]  # V of (n, w + 1, D)
+                tables = _tables_of_block(table, head_slice, j1 - j0, first + i0)
+                rel = [_for_maps(rows_used, n1 - n0) for rows_used in tables]  # V of (n, w + 1, D)
                 weights = _block_logits(q[n0:n1, i0:i1], k[n0:n1, j0:j1], rel, buffer, hide)
                 largest = weights.amax(-1, keepdim=True)  # (n, b, 1)
                 weights.sub_(largest).exp_()
@@ -215,30 +180,31 @@ class _Blockwise(torch.autograd.Function):
                 torch.div(torch.bmm(weights, v[n0:n1, j0:j1]), total, out=out[n0:n1, i0:i1])
                 log_sum[n0:n1, i0:i1] = largest + total.log()
         ctx.save_for_backward(q, k, v, table, out, log_sum)
-        ctx.shape, ctx.window, ctx.first_voice = (batch, heads), window, first_voice
+        ctx.shape, ctx.window, ctx.first = (batch, heads), window, first
         return out.view(batch, heads, queries, d_head)
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of query, key, value and table, each block computed again."""
         q, k, v, table, out, log_sum = ctx.saved_tensors
         (batch, heads), window = ctx.shape, ctx.window
         queries, keys, d_head = q.shape[1], k.shape[1], v.shape[2]
         g = grad_out.reshape(batch * heads, queries, d_head)  # (BH, L, D)
         grad_q, grad_table = torch.empty_like(q), torch.zeros_like(table)
-        grad_k, grad_v = k.new_zeros(v.shape), torch.zeros_like(v)
+        grad_k, grad_v = torch.zeros_like(k), torch.zeros_like(v)
         delta = (g * out).sum(-1, keepdim=True).neg_()  # (BH, L, 1)
-        rows, width = min(ROWS, queries), table.shape[-2] - 1
+        rows, width = min(ROWS, queries), table.shape[2] - 1
         hide = torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1)
         groups = list(_groups(batch, heads, width))
         buffer = q.new_empty(max(n1 - n0 for n0, n1, _ in groups) * rows * (width + 1))
         grad_buffer = torch.empty_like(buffer)
-        for n0, n1, which in groups:
+        for n0, n1, head_slice in groups:
             maps = n1 - n0
             for i0, i1, j0, j1 in _blocks(queries, keys, window):
                 b, w = i1 - i0, j1 - j0
                 qi, ki, vi, gi = q[n0:n1, i0:i1], k[n0:n1, j0:j1], v[n0:n1, j0:j1], g[n0:n1, i0:i1]
-                voice = ctx.first_voice + i0
-                rel = [_for_maps(used, maps) for used in _tables_by_turn(table, which, w, voice)]
+                tables = _tables_of_block(table, head_slice, w, ctx.first + i0)
+                rel = [_for_maps(rows_used, maps) for rows_used in tables]  # V of (n, w + 1, D)
                 weights = _block_logits(qi, ki, rel, buffer, hide)
                 weights.sub_(log_sum[n0:n1, i0:i1]).exp_()  # (n, b, w)
                 grad_v[n0:n1, j0:j1].baddbmm_(weights.transpose(1, 2), gi)
@@ -249,25 +215,23 @@ class _Blockwise(torch.autograd.Function):
                 flat = by_distance.view(maps, -1)
                 flat[:, : b - 1] = 0  # what the view does not cover
                 flat[:, -1] = 0
-                grad_k[n0:n1, j0:j1].baddbmm_(grad_logits.transpose(1, 2), qi[..., :d_head])
+                grad_k[n0:n1, j0:j1].baddbmm_(grad_logits.transpose(1, 2), qi)
                 grad_qi = grad_q[n0:n1, i0:i1]
                 torch.bmm(grad_logits, ki, out=grad_qi)
-                grad_used = _tables_by_turn(grad_table, which, w, voice)
-                for turn, (by_turn, used) in enumerate(zip(rel[:b], grad_used, strict=False)):
-                    mine = by_distance[:, turn :: len(rel)]  # (n, b/V, w + 1)
-                    grad_qi[:, turn :: len(rel), :d_head].baddbmm_(mine, by_turn)
-                    met = qi[:, turn :: len(rel), :d_head]  # (n, b/V, D)
-                    grad_rel = torch.bmm(mine.transpose(1, 2), met)  # (n, w + 1, D)
-                    used.add_(grad_rel.view(-1, used.shape[0], w + 1, d_head).sum(0))
-        grad_q.div_(math.sqrt(d_head))
-        grad_q = grad_q.view(batch, heads, queries, -1)  # (B, H, L, D+P)
-        columns = (grad_q[..., d_head:], None) if grad_q.shape[-1] > d_head else (None, None)
+                grad_tables = _tables_of_block(grad_table, head_slice, w, ctx.first + i0)
+                turns = len(rel)
+                for turn in range(min(turns, b)):
+                    grad_rows = by_distance[:, turn::turns]  # (n, b/V, w + 1)
+                    grad_qi[:, turn::turns, :d_head].baddbmm_(grad_rows, rel[turn])
+                    rows_of_turn = qi[:, turn::turns, :d_head]  # (n, b/V, D)
+                    grad_rel = torch.bmm(grad_rows.transpose(1, 2), rows_of_turn)  # (n, w + 1, D)
+                    grad_used = grad_tables[turn]  # (heads or 1, w + 1, D)
+                    grad_used.add_(grad_rel.view(-1, *grad_used.shape).sum(0))
         return (
-            grad_q[..., :d_head],
-            grad_k.view(batch, heads, keys, d_head),
+            grad_q.div_(math.sqrt(d_head)).view(batch, heads, queries, -1),
+            grad_k.view(batch, heads, keys, -1),
             grad_v.view(batch, heads, keys, d_head),
             grad_table,
             None,
             None,
-            *columns,
         )

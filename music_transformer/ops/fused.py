@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from music_transformer.ops.blockwise import _Blockwise, _farthest_first
+from music_transformer.errors import ConfigError
+from music_transformer.ops.blockwise import Blockwise, farthest_first
 from music_transformer.ops.skew import skew_attention
 
 TILE = 32  # queries, and keys, of a tile; two bands of embeddings must fit in shared memory too
@@ -27,17 +28,36 @@ _log = logging.getLogger(__name__)
 
 
 def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, rel_embedding: Tensor, *, block: int | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    tables: Tensor,
+    *,
+    first: int = 0,
+    block: int | None = None,
 ) -> Tensor:
-    """Causal relative attention; shapes as in `ops.attention.relative_attention`.
+    """Causal relative attention; as in `ops.relative.relative_attention`, with one table.
 
-    Memory O(S D); time O(L S D). It needs Triton: see `fused_works`.
+    Memory O(S D); time O(L S D).
+
+    Raises:
+        ConfigError: the kernel does not work here, see `fused_works`.
     """
+    device = query.device.type
+    if not fused_works(device, query.shape[3], query.dtype):
+        raise ConfigError(
+            f"the fused attention kernel does not work on {device} here; it needs Triton and a "
+            "CUDA device; use implementation auto."
+        )
+    return _fused(query, key, value, tables, block)
+
+
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, tables: Tensor, block: int | None = None
+) -> Tensor:
     widest = key.shape[2] if block is None else min(key.shape[2], 2 * block)
-    table = _farthest_first(rel_embedding, widest)  # (H or 1, widest + 1, D)
-    out: Tensor = _Fused.apply(  # type: ignore[no-untyped-call]
-        query, key, value, table, block, 0, None, None
-    )
+    table = farthest_first(tables, widest)  # (1, H or 1, widest + 1, D)
+    out: Tensor = _Fused.apply(query, key, value, table, block, 0)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -48,13 +68,13 @@ def fused_works(device: str, d_head: int, dtype: torch.dtype) -> bool:
     if importlib.util.find_spec("triton") is None or (device == "cpu" and not interpreted):
         return False
     generator = torch.Generator().manual_seed(0)
-    shapes = [(1, 2, 67, d_head), (1, 2, 79, d_head), (1, 2, 79, d_head), (2, 71, d_head)]
+    shapes = [(1, 2, 67, d_head), (1, 2, 79, d_head), (1, 2, 79, d_head), (1, 2, 71, d_head)]
     inputs = [torch.randn(s, generator=generator).to(device, dtype) for s in shapes]
     tolerance = 1e-4 if dtype in (torch.float32, torch.float64) else 2e-2
     try:
         with torch.no_grad():
             expected = skew_attention(*(x.double() for x in inputs), block=None)
-            difference = float((fused_attention(*inputs).double() - expected).abs().max())
+            difference = float((_fused(*inputs).double() - expected).abs().max())
     except Exception as error:  # whatever a compiler or a driver raises means: not here
         _log.warning("the fused attention kernel does not run on %s: %s", device, error)
         return False
@@ -64,8 +84,8 @@ def fused_works(device: str, d_head: int, dtype: torch.dtype) -> bool:
     return True
 
 
-class _Fused(_Blockwise):
-    """The kernel forward, `_Blockwise` backward: both save the same tensors."""
+class _Fused(Blockwise):
+    """The kernel forward, that of `Blockwise` backward: both save the same tensors."""
 
     @staticmethod
     def forward(
@@ -75,18 +95,16 @@ class _Fused(_Blockwise):
         value: Tensor,
         table: Tensor,
         window: int | None,
-        first_voice: int,
-        columns: Tensor | None,
-        key_columns: Tensor | None,
+        first: int,
     ) -> Tensor:
-        assert table.dim() == 3
-        assert columns is None  # the kernel has no relational terms
+        """(B, H, L, D); arguments as in `Blockwise.forward`."""
+        assert table.shape[0] == 1  # the kernel knows one table
         batch, heads, queries, d_head = query.shape
         keys, maps = key.shape[2], batch * heads
         q = (query / math.sqrt(d_head)).reshape(maps, queries, d_head).contiguous()
         k = key.reshape(maps, keys, d_head).contiguous()
         v = value.reshape(maps, keys, d_head).contiguous()
-        by_distance = table[:, :-1].flip(1).contiguous()  # (H or 1, widest, D)
+        by_distance = table[0, :, :-1].flip(1).contiguous()  # (H or 1, widest, D)
         out = torch.empty_like(q)
         log_sum = torch.empty(maps, queries, 1, dtype=torch.float32, device=q.device)
         module: Any = importlib.import_module("music_transformer.ops.triton_kernel")
@@ -109,5 +127,5 @@ class _Fused(_Blockwise):
         )
         log_sum = log_sum.to(torch.promote_types(q.dtype, torch.float32))
         ctx.save_for_backward(q, k, v, table, out, log_sum)
-        ctx.shape, ctx.window, ctx.first_voice = (batch, heads), window, first_voice
+        ctx.shape, ctx.window, ctx.first = (batch, heads), window, first
         return out.view(batch, heads, queries, d_head)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from music_transformer.model.rnn import RNNConfig
-from music_transformer.ops.attention import choose_implementation
+from music_transformer.ops.relative import choose_implementation
 from music_transformer.training.config import TrainingConfig
 
 _FLOAT = 4

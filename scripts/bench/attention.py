@@ -130,12 +130,12 @@ def paper_table() -> str:
 
 def logits_only(form: str, length: int) -> Callable[[], object]:
     """The relative logits of one head, without gradients."""
-    query, rel_embedding = torch.randn(1, 1, length, D_HEAD), torch.randn(1, length, D_HEAD)
+    query, tables = torch.randn(1, 1, length, D_HEAD), torch.randn(1, 1, length, D_HEAD)
     function = relative_logits_by_gather if form == "gathered-logits" else relative_logits_by_skew
 
     def call() -> Tensor:
         with torch.no_grad():
-            return function(query, rel_embedding, length)
+            return function(query, tables, length)
 
     return call
 

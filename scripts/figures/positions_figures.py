@@ -159,12 +159,11 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
     import torch
 
     from music_transformer.errors import ConfigError
-    from music_transformer.ops.skew import relative_logits_by_skew
 
     layer, length = model.layers[0], ids.shape[1]
     attention, norm = layer.attention, layer.attention_norm
     place = torch.arange(length)
-    if attention.rel_embedding is None or model.config.input_position == "none":
+    if model.config.attention_position != "relative" or model.config.input_position == "none":
         raise ConfigError("--checkpoint: choose a model with positions in its input and relative.")
     x, content = model.input(ids, place, 0), _content(model.input, ids)  # (1, L, d)
     position, other = x - content, torch.zeros_like(ids)
@@ -187,14 +186,31 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
         for of_query in parts
         for of_key in parts
     }
-    relational = None
-    if model.config.relative_pitch or model.config.relative_time:  # they count as relative
-        relational = attention._relational(model._relational(ids, place, length))
-        relational = relational._replace(first_voice=0)
-    relative = relative_logits_by_skew(
-        sum(query.values()), attention.rel_embedding, length, relational
-    )
+    relative = _relative_logits(model, ids, place, sum(query.values()))
     return terms | {"relative": relative[0] * scale}
+
+
+def _relative_logits(model: Any, ids: Any, place: Any, query: Any) -> Any:
+    """Query times the vectors of distance, step and interval in the first layer: (1, H, L, L)."""
+    from music_transformer.model.chorale import Tables, operands, turns_of
+    from music_transformer.ops.skew import relative_logits_by_skew
+
+    attention, config = model.layers[0].attention, model.config
+    time, interval = (
+        getattr(attention, name, None) for name in ("time_embedding", "pitch_embedding")
+    )
+    tables = Tables(attention.rel_embedding, time, interval, config.voice_labels)
+    turns = turns_of(
+        ids,
+        place,
+        max(1, config.voice_labels),
+        time=config.relative_time,
+        pitch=config.relative_pitch,
+    )
+    d = config.d_head
+    query, key, by_voice = operands(query, query, tables, turns)  # columns past d are of intervals
+    distances = relative_logits_by_skew(query[..., :d], by_voice, ids.shape[1])
+    return distances + query[..., d:] @ key[..., d:].mT
 
 
 def _content(inputs: Any, ids: Any) -> Any:

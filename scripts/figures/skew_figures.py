@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch.nn import functional as F
 
-from music_transformer.ops.masks import causal_mask
+from music_transformer.ops.reference import causal_mask
 from music_transformer.ops.skew import skew
 
 NOTHING = -1.0  # stands for a number of the padded column

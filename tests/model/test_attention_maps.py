@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model.attention_maps import attention_weights
+from music_transformer.ops.attention import clipped_rows, relative_values_by_clipping
 from music_transformer.ops.reference import relative_logits_by_gather
-from music_transformer.ops.shaw import clipped_rows, relative_values_by_clipping
 
 HEADS, LENGTH = 3, 11
 SCHEMES: list[dict[str, Any]] = [
@@ -119,7 +119,7 @@ def test_they_are_the_softmax_of_the_papers_equation_3() -> None:
     seen = seen_in_a_pass(attention, model, ids)
     query, key = seen["query"], seen["key"]
     relative = relative_logits_by_gather(
-        query[None], attention.get_parameter("rel_embedding"), LENGTH
+        query[None], attention.get_parameter("rel_embedding")[None], LENGTH
     )[0]  # (H, L, L)
     logits = (query @ key.mT + relative) / query.shape[-1] ** 0.5  # (H, L, L)
     later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)

@@ -4,6 +4,7 @@ import pytest
 
 from music_transformer.errors import ConfigError
 from music_transformer.model import ModelConfig
+from music_transformer.model.chorale import time_rows
 
 
 @pytest.mark.parametrize(
@@ -77,4 +78,4 @@ def test_an_unknown_key_is_refused_with_its_neighbour() -> None:
 def test_derived_sizes_follow_the_fields() -> None:
     config = ModelConfig(d_model=48, d_attention=24, n_heads=3, context=11)
     assert (config.d_head, config.distances, config.positions) == (8, 11, 11)
-    assert ModelConfig(voice_labels=4, max_distance=256).times == 65  # 255 places span 64 steps
+    assert time_rows(256, 4) == 65  # 255 positions span 64 steps

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from music_transformer.errors import ConfigError
-from music_transformer.ops.attention import relative_attention
 from music_transformer.ops.fused import fused_works
+from music_transformer.ops.relative import relative_attention
 
 CHECK = """
 import torch
@@ -25,7 +25,7 @@ for queries, before, rows, tables, block in (
 ):
     shapes = [(2, 3, queries, 5), (2, 3, queries + before, 5), (2, 3, queries + before, 5)]
     inputs = [torch.randn(s, generator=generator).requires_grad_() for s in shapes]
-    inputs.append(torch.randn(tables, rows, 5, generator=generator).requires_grad_())
+    inputs.append(torch.randn(1, tables, rows, 5, generator=generator).requires_grad_())
     weight = torch.randn(shapes[0], generator=generator)
     results = []
     for function in (fused_attention, reference_attention):

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from music_transformer.ops.attention import biased_attention, plain_attention
+from music_transformer.ops.attention import (
+    biased_attention,
+    clipped_rows,
+    plain_attention,
+    shaw_attention,
+)
 from music_transformer.ops.positions import (
     alibi_bias,
     alibi_slopes,
@@ -20,7 +25,6 @@ from music_transformer.ops.positions import (
     t5_buckets,
     untied_bias,
 )
-from music_transformer.ops.shaw import clipped_rows, shaw_attention
 
 TOLERANCE = 1e-10  # float64 sums of a few hundred terms of size about 1, in another order
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.voices import NOTHING_READ, held_steps, last_of_voice
+from music_transformer.model.chorale import NOTHING_READ, held_steps, last_of_voice
 
 BOTH: dict[str, Any] = {"held_labels": 3, "interval_output": True}
 

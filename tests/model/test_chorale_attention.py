@@ -8,19 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from music_transformer.errors import ConfigError
-from music_transformer.ops import blockwise
-from music_transformer.ops.attention import relative_attention
-from music_transformer.ops.relational import (
+from music_transformer.model.chorale import (
     INTERVALS,
     NO_PITCH,
-    Relational,
+    Tables,
+    Turns,
+    chorale_attention,
     interval_rows,
-    pitch_pairs,
+    pitch_columns,
     pitches_of,
     tables_by_voice,
     time_rows,
 )
+from music_transformer.ops import blockwise
+from music_transformer.ops.relative import relative_attention
 
 # float64 sums of at most a few hundred terms of size about 1 differ by rounding only.
 TOLERANCE = 1e-10
@@ -114,20 +115,18 @@ def attend(
     implementation: str,
 ) -> Tensor:
     query, key, value, rel_embedding, time_embedding, pitch_embedding = inputs
-    pairs = pitch_pairs(pitches_of(ids), query.shape[2], dtype=query.dtype)
-    relational = Relational(
-        time_embedding if time else None,
-        voices,
-        first_voice,
-        pitch_embedding if pitch else None,
-        pairs if pitch else None,
-    )
-    return relative_attention(
+    first = first_voice if isinstance(first_voice, tuple) else (first_voice,)
+    return chorale_attention(
         query,
         key,
         value,
-        rel_embedding,
-        relational=relational,
+        Tables(
+            rel_embedding,
+            time_embedding if time else None,
+            pitch_embedding if pitch else None,
+            voices,
+        ),
+        Turns(first, pitch_columns(pitches_of(ids), query.shape[2]) if pitch else None),
         block=block,
         implementation=implementation,
     )
@@ -203,60 +202,16 @@ def test_every_implementation_is_the_definition_by_loops_in_outputs_and_gradient
         torch.testing.assert_close(one, other, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("first_voice", [0, 3])
-def test_blocks_of_rows_are_the_reference_at_a_length_of_several_blocks(first_voice: int) -> None:
-    inputs = tensors(
-        5, batch=2, heads=2, queries=271, keys=283, d_head=3, tables=2, rows=269, voices=4
-    )
-    ids = some_ids(5, 2, 283)
-    weight = torch.randn(inputs[0].shape, dtype=torch.float64)
-    results = []
-    for name in ("reference", "skew", "blockwise"):
-        out = attend(
-            inputs,
-            ids,
-            first_voice=first_voice,
-            voices=4,
-            time=True,
-            pitch=True,
-            implementation=name,
-        )
-        results.append([out, *torch.autograd.grad((out * weight).sum(), inputs)])
-    for result in results[1:]:
-        for actual, expected in zip(result, results[0], strict=True):
-            torch.testing.assert_close(actual, expected, atol=TOLERANCE, rtol=0)
-
-
-def test_the_blockwise_gradient_is_the_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blockwise, "ROWS", 3)
-    inputs = tensors(2, batch=1, heads=2, queries=5, keys=7, d_head=2, tables=2, rows=5, voices=4)
-    ids = some_ids(2, 1, 7)
-
-    def attention(*x: Tensor) -> Tensor:
-        return attend(
-            list(x),
-            ids,
-            first_voice=2,
-            voices=4,
-            time=True,
-            pitch=True,
-            implementation="blockwise",
-        )
-
-    assert torch.autograd.gradcheck(attention, inputs)
-
-
 def test_time_by_hand_is_the_distance_in_steps_of_four_voices() -> None:
     # Rows of E_t are their own numbers, E_r is zero: what is left is the time of each distance.
     rel, time = torch.zeros(1, 7, 1), torch.arange(3.0).view(1, 3, 1)
     assert time_rows(7, 4) == 3
-    tables = tables_by_voice(rel, time, 8, voices=4)[:, 0, :, 0]  # (V, 8), farthest first
-    assert tables.flip(-1).tolist() == [
-        [0, 1, 1, 1, 1, 2, 2, 0],  # the soprano: the voice before it is a step back
-        [0, 0, 1, 1, 1, 1, 2, 0],
-        [0, 0, 0, 1, 1, 1, 1, 0],
-        [0, 0, 0, 0, 1, 1, 1, 0],  # the bass: three voices of its own step before it
-    ]  # distance 7 is past the table of distances
+    assert tables_by_voice(rel, time, voices=4)[:, 0, :, 0].tolist() == [
+        [0, 1, 1, 1, 1, 2, 2],  # the soprano: the voice before it is a step back
+        [0, 0, 1, 1, 1, 1, 2],
+        [0, 0, 0, 1, 1, 1, 1],
+        [0, 0, 0, 0, 1, 1, 1],  # the bass: three voices of its own step before it
+    ]
 
 
 def test_intervals_are_query_minus_key_clipped_at_three_octaves() -> None:
@@ -270,14 +225,14 @@ def test_intervals_are_query_minus_key_clipped_at_three_octaves() -> None:
 
 def test_there_are_columns_for_the_pitches_that_occur_alone() -> None:
     pitches = torch.tensor([[60, 64, 60, NO_PITCH, 127], [0, 1, 2, 3, 4]])
-    pairs = pitch_pairs(pitches, 3, dtype=torch.float64)
-    assert pairs.key_columns is not None
+    pairs = pitch_columns(pitches, 3)
+    assert pairs.keys is not None
     assert pairs.rows.shape == (2, 1, 3, 8)  # five pitches, rounded up to a multiple of four
-    assert pairs.key_columns.sum(-1).tolist() == [[1, 1, 1, 0, 1], [1] * 5]
+    assert pairs.keys.sum(-1).tolist() == [[1, 1, 1, 0, 1], [1] * 5]
     assert (pairs.rows[0, 0, 1] == INTERVALS).all()  # the silent query
     assert pairs.rows[0, 0, 0].tolist() == [36, 32, 0, *[INTERVALS] * 5]  # 60 against 60, 64, 127
-    by_key = pitch_pairs(pitches, 1, dtype=torch.float64)
-    assert by_key.key_columns is None
+    by_key = pitch_columns(pitches, 1)
+    assert by_key.keys is None
     assert by_key.rows.tolist() == [[[[72, 72, 72, 73, 36]]], [[[40, 39, 38, 37, 36]]]]
 
 
@@ -290,17 +245,3 @@ def test_ids_without_any_pitch_have_no_pitch_term() -> None:
         )
         plain = relative_attention(*inputs[:4], implementation="reference")
         torch.testing.assert_close(out, plain, atol=TOLERANCE, rtol=0)
-
-
-def test_the_fused_kernel_refuses_further_terms() -> None:
-    inputs = tensors(4, batch=1, heads=1, queries=5, keys=5, d_head=3, tables=1, rows=5, voices=4)
-    with pytest.raises(ConfigError, match="relative time and pitch with fused attention"):
-        attend(
-            inputs,
-            some_ids(4, 1, 5),
-            first_voice=0,
-            voices=4,
-            time=True,
-            pitch=False,
-            implementation="fused",
-        )

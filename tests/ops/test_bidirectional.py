@@ -1,4 +1,4 @@
-"""Two-sided and timed attention against loops over every pair."""
+"""Attention to both sides, and to keys on a clock, against loops over every pair."""
 
 import math
 
@@ -7,8 +7,11 @@ import torch
 from torch import Tensor
 
 from music_transformer.errors import ShapeError
-from music_transformer.ops.timed import timed_attention
-from music_transformer.ops.two_sided import two_sided_attention, two_sided_skew
+from music_transformer.ops.bidirectional import (
+    bidirectional_attention,
+    bidirectional_skew,
+    time_relative_attention,
+)
 
 
 def by_loops(
@@ -43,7 +46,7 @@ def drawn(*shape: int, seed: int) -> Tensor:
     [(5, 5, 3), (5, 2, 3), (5, 7, 1), (1, 1, 3), (1, 3, 3), (7, 1, 1)],
 )
 @pytest.mark.parametrize("padded", [False, True])
-def test_two_sided_attention_equals_the_loops_with_its_gradients(
+def test_bidirectional_attention_equals_the_loops_with_its_gradients(
     length: int, known: int, tables: int, padded: bool
 ) -> None:
     query, key, value = (drawn(2, 3, length, 7, seed=seed) for seed in range(3))
@@ -52,7 +55,7 @@ def test_two_sided_attention_equals_the_loops_with_its_gradients(
     if padded:
         keep = torch.ones(2, length, dtype=torch.bool)
         keep[1, length // 2 + 1 :] = False
-    fast = two_sided_attention(query, key, value, table, keep=keep)
+    fast = bidirectional_attention(query, key, value, table, keep=keep)
     slow = by_loops(query, key, value, table, keep)
     # float64: sums in another order, rounding only
     torch.testing.assert_close(fast, slow, atol=1e-12, rtol=0)
@@ -67,12 +70,12 @@ def test_the_skew_by_hand_has_the_past_on_the_left_and_the_future_on_the_right()
     # Columns are distances 2, 1, 0, -1, -2 of a query less its key; rows are queries 0, 1, 2.
     rel_logits = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15]])
     by_key = [[3, 4, 5], [7, 8, 9], [11, 12, 13]]
-    assert two_sided_skew(rel_logits[None, None])[0, 0].tolist() == by_key
+    assert bidirectional_skew(rel_logits[None, None])[0, 0].tolist() == by_key
 
 
 def test_a_skew_of_other_columns_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"expected \(B, H, L, 9\)"):
-        two_sided_skew(torch.zeros(1, 1, 5, 5))
+        bidirectional_skew(torch.zeros(1, 1, 5, 5))
 
 
 def test_no_tensor_of_length_by_length_by_width_is_made() -> None:
@@ -87,19 +90,19 @@ def test_no_tensor_of_length_by_length_by_width_is_made() -> None:
 
     with Watch():
         x = torch.randn(1, 1, length, d_head)
-        two_sided_attention(x, x, x, torch.randn(1, 2 * known - 1, d_head))
+        bidirectional_attention(x, x, x, torch.randn(1, 2 * known - 1, d_head))
     assert max(sizes) <= 2 * length * length
 
 
 @pytest.mark.parametrize("known", [1, 3, 20])
-def test_timed_attention_equals_the_loops_with_its_gradients(known: int) -> None:
+def test_time_relative_attention_equals_the_loops_with_its_gradients(known: int) -> None:
     query = drawn(2, 3, 5, 7, seed=0)
     key, value = drawn(2, 3, 11, 7, seed=1), drawn(2, 3, 11, 7, seed=2)
     table, bias = drawn(3, 2 * known - 1, 7, seed=3), drawn(3, 2 * known - 1, seed=4)
     step = torch.tensor([[0, 0, 3, 7, 15], [2, 2, 2, 9, 10]])
     keep = torch.ones(2, 11, dtype=torch.bool)
     keep[1, 8:] = False
-    fast = timed_attention(
+    fast = time_relative_attention(
         query, key, value, step=step, rel_embedding=table, rel_bias=bias, keep=keep
     )
     rows = []
@@ -124,4 +127,4 @@ def test_timed_attention_equals_the_loops_with_its_gradients(known: int) -> None
 def test_a_sequence_that_keeps_nothing_gets_numbers() -> None:
     x = torch.randn(1, 2, 3, 4)
     keep = torch.zeros(1, 3, dtype=torch.bool)
-    assert two_sided_attention(x, x, x, None, keep=keep).isfinite().all()
+    assert bidirectional_attention(x, x, x, None, keep=keep).isfinite().all()

@@ -1,0 +1,327 @@
+"""What a chorale model knows past the paper's operator: voices that take turns, steps, intervals.
+
+Ids take turns in V voices: the id at index p is the input that predicts event p, of voice p mod V.
+
+**Relative time and pitch** (Huang et al. 2018, the last row of Table 2) are two tables beside that
+of the distance:
+
+    logits[i, j] = q_i . (k_j + E_r[i - j] + E_t[step_i - step_j] + E_p[pitch_i - pitch_j])
+
+divided by sqrt(D). Neither needs a vector for each pair of positions, nor even a gather of L x S
+numbers; the way is our own:
+
+- **time**: ``step_i - step_j`` is ceil((d - v) / V) for the distance d = i - j and the voice v of
+  the *query*. So there is a table of distances for each voice, ``E_r[d] + E_t[ceil((d - v) / V)]``,
+  and queries take turns with them, which `ops.relative` does at no cost;
+- **pitch**: ``q_i . E_p[pitch_i - p]`` is gathered for the P pitches p that occur among the keys,
+  P columns more for the query; the key has a one there where its pitch is, and zeros.
+
+An interval beyond `LARGEST_INTERVAL` semitones shares the vector of that interval. An id without
+a pitch (silence, PAD, START, END) has no pitch term, as query or as key. Time reaches as far as the
+table of distances, and nothing is added beyond.
+
+**The last event of the same voice** is event p - V, read V - 1 positions before. Of it are made
+
+- `held_steps`: for how many steps the voice has kept what it has, an input label (Peracha 2019,
+  "Improving polyphonic music models with feature-rich encoding"). Attention cannot count well, and
+  how long a note has lasted says much about whether it ends;
+- `IntervalOutput`: logits of the interval from the voice's last pitch, added to those of the pitch
+  itself (our own). What is learned of a step upwards then holds for all pitches at once.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from music_transformer.errors import ShapeError
+from music_transformer.ops.relative import in_float32, relative_attention
+from music_transformer.ops.skew import attention_with, query_times_table
+
+N_PITCHES = 128  # ids 0-127 are pitches
+LARGEST_INTERVAL = 36
+INTERVALS = 2 * LARGEST_INTERVAL + 1  # rows of the table of pitch, for -36 to 36
+NO_PITCH = NOTHING_READ = -1
+
+
+class PitchColumns(NamedTuple):
+    """Which rows of the pitch table meet which keys.
+
+    Attributes:
+        rows: (B, 1, L, P) int64, row for query i and column p; `INTERVALS` means no term.
+        keys: (B, S, P), one where the key's pitch is that of the column; None for a single query,
+            where each key has a column of its own, P = S: no product, but a gather of S numbers.
+    """
+
+    rows: Tensor
+    keys: Tensor | None
+
+
+class Turns(NamedTuple):
+    """What the layers share of one pass: the voice of each sequence's first id, and the pitches."""
+
+    first_voice: tuple[int, ...]
+    pitch: PitchColumns | None
+
+
+class Tables(NamedTuple):
+    """The tables of one layer; what is None is not added.
+
+    Attributes:
+        distance: (H or 1, M, D), E_r.
+        time: (H or 1, T, D), E_t by distance in steps; see `time_rows` for T.
+        interval: (H or 1, INTERVALS, D), E_p by interval, query minus key, from the lowest.
+        voices: V.
+    """
+
+    distance: Tensor
+    time: Tensor | None
+    interval: Tensor | None
+    voices: int
+
+
+def turns_of(ids: Tensor, place: Tensor, voices: int, *, time: bool, pitch: bool) -> Turns:
+    """What relative time and pitch need of a pass.
+
+    Args:
+        ids: (B, S) int64, all that were read.
+        place: (B, L) or (L,) int64, of the last L ids in their piece.
+        voices: V.
+        time: whether there is relative time.
+        pitch: whether there is relative pitch.
+
+    Raises:
+        ShapeError: with relative time, places that are not consecutive.
+    """
+    first_voice: tuple[int, ...] = (0,)
+    if time:
+        if place.shape[-1] > 1 and not (place.diff(dim=-1) == 1).all():
+            raise ShapeError(
+                "place does not go up by one from each id to the next, which relative time "
+                "counts on; read ids that are consecutive in their piece."
+            )
+        first_voice = tuple((place[..., 0] % voices).reshape(-1).tolist())
+    queries = place.shape[-1]
+    columns = pitch_columns(pitches_of(ids), queries) if pitch else None
+    return Turns(first_voice, columns)
+
+
+def chorale_attention(
+    query: Tensor, key: Tensor, value: Tensor, tables: Tables, turns: Turns, **options: Any
+) -> Tensor:
+    """Causal attention with the terms of distance, time and pitch: (B, H, L, D).
+
+    Sequences whose first queries are of different voices are computed a voice at a time.
+
+    Args:
+        query: (B, H, L, D), the last L of the S positions.
+        key: (B, H, S, D).
+        value: (B, H, S, D).
+        tables: of the layer.
+        turns: of the pass, from `turns_of`.
+        options: ``block``, ``dropout`` and ``implementation`` of `relative_attention`.
+    """
+    voices = sorted(set(turns.first_voice))
+    if len(voices) == 1:
+        with torch.autocast(query.device.type, enabled=False):
+            q, k, v = (in_float32(x) for x in (query, key, value))
+            return _of_one_voice(q, k, v, tables, turns, **options).to(value.dtype)
+    out = torch.empty_like(query)
+    for voice in voices:
+        rows = [row for row, first in enumerate(turns.first_voice) if first == voice]
+        index = torch.tensor(rows, device=query.device)
+        pitch = turns.pitch
+        if pitch is not None:
+            keys = None if pitch.keys is None else pitch.keys[index]
+            pitch = PitchColumns(pitch.rows[index], keys)
+        mine = (x[index] for x in (query, key, value))
+        of_voice = chorale_attention(*mine, tables, Turns((voice,), pitch), **options)
+        out = out.index_copy(0, index, of_voice)  # (B, H, L, D)
+    return out
+
+
+def _of_one_voice(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    tables: Tables,
+    turns: Turns,
+    *,
+    implementation: str = "auto",
+    **options: Any,
+) -> Tensor:
+    """`chorale_attention` where all sequences begin with the same voice."""
+    [first] = turns.first_voice
+    if query.shape[2] == 1:  # its logits are cheaper than tables for all voices
+        rel_logits = _logits_of_one_query(query, key.shape[2], tables, turns)
+        return attention_with(rel_logits, query, key, value, **options)
+    query, key, by_voice = operands(query, key, tables, turns)
+    return relative_attention(
+        query, key, value, by_voice, first=first, implementation=implementation, **options
+    )
+
+
+def operands(
+    query: Tensor, key: Tensor, tables: Tables, turns: Turns
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and tables of `ops.relative.relative_attention`, of more than one query.
+
+    Returns:
+        (B, H, L, D+P), (B, H, S, D+P) and (V or 1, H or 1, M, D).
+    """
+    dtype = query.dtype
+    by_voice = tables.distance[None, :, : key.shape[2]].to(dtype)  # (1, H or 1, min(M, S), D)
+    if tables.time is not None:
+        by_voice = tables_by_voice(by_voice[0], tables.time.to(dtype), voices=tables.voices)
+    pitch = turns.pitch
+    if tables.interval is not None and pitch is not None and pitch.keys is not None:
+        added = query_times_intervals(query, tables.interval.to(dtype), pitch.rows)
+        query = torch.cat([query, added], dim=-1)  # (B, H, L, D+P)
+        by_head = pitch.keys[:, None].to(dtype).expand(-1, key.shape[1], -1, -1)  # (B, H, S, P)
+        key = torch.cat([key, by_head], dim=-1)  # (B, H, S, D+P)
+    return query, key, by_voice
+
+
+def _logits_of_one_query(query: Tensor, keys: int, tables: Tables, turns: Turns) -> Tensor:
+    """All terms but query times key, (B, H, 1, S), for ``query`` (B, H, 1, D)."""
+    dtype, voices = query.dtype, tables.voices
+    near = tables.distance[:, :keys].to(dtype)  # (H or 1, min(M, S), D)
+    by_distance = query_times_table(query, near)  # (B, H, 1, min(M, S))
+    if tables.time is not None:
+        times = tables.time[:, : time_rows(near.shape[1], voices)].to(dtype)  # (H or 1, T, D)
+        by_time = query_times_table(query, times)  # (B, H, 1, T)
+        spread = by_time[..., None].expand(*by_time.shape, voices).flatten(3)  # (B, H, 1, T*V)
+        skip = voices - 1 - turns.first_voice[0]
+        by_distance = by_distance + spread[..., skip : skip + near.shape[1]]
+    rel_logits = F.pad(by_distance.flip(-1), (keys - near.shape[1], 0))  # (B, H, 1, S)
+    if tables.interval is None or turns.pitch is None:
+        return rel_logits
+    return rel_logits + query_times_intervals(query, tables.interval.to(dtype), turns.pitch.rows)
+
+
+def time_rows(distances: int, voices: int) -> int:
+    """T, the distances in steps that ``distances`` M positions span: ceil((M - 1) / V) + 1."""
+    return -(-(distances - 1) // voices) + 1
+
+
+def tables_by_voice(distance: Tensor, time: Tensor, *, voices: int) -> Tensor:
+    """E_r[d] + E_t[ceil((d - v) / V)] for each voice v of the query.
+
+    Args:
+        distance: (H or 1, M, D).
+        time: (H or 1, T, D), by distance in steps.
+        voices: V.
+
+    Returns:
+        (V, H or 1, M, D), by distance.
+    """
+    rows = distance.shape[1]
+    steps = time[:, : time_rows(rows, voices)]  # (H or 1, T, D)
+    spread = steps[:, :, None].expand(-1, -1, voices, -1).flatten(1, 2)  # (H or 1, T*V, D)
+    starts = range(voices - 1, -1, -1)  # voice v has v + 1 distances within its own step
+    return torch.stack([distance + spread[:, start : start + rows] for start in starts])
+
+
+def pitches_of(ids: Tensor) -> Tensor:
+    """The pitch of each id, `NO_PITCH` where it has none; any shape."""
+    return torch.where(ids < N_PITCHES, ids, NO_PITCH)
+
+
+def interval_rows(query: Tensor, key: Tensor) -> Tensor:
+    """Row of the pitch table for two pitches; `INTERVALS` where one of them is none."""
+    row = (query - key).clamp(-LARGEST_INTERVAL, LARGEST_INTERVAL) + LARGEST_INTERVAL
+    return torch.where((query >= 0) & (key >= 0), row, INTERVALS)
+
+
+def pitch_columns(pitches: Tensor, queries: int) -> PitchColumns:
+    """Columns for the pitches that occur, or one for each key where there is a single query.
+
+    Args:
+        pitches: (B, S) int64, of all keys.
+        queries: L, the last of the S positions.
+    """
+    query = pitches[:, None, -queries:, None]  # (B, 1, L, 1)
+    if queries == 1:
+        return PitchColumns(interval_rows(query, pitches[:, None, None, :]), None)
+    batch, keys = pitches.shape
+    slot = torch.where(pitches >= 0, pitches, N_PITCHES)  # (B, S)
+    occurs = pitches.new_zeros(batch, N_PITCHES + 1).scatter_(1, slot, 1)  # (B, 129)
+    occurs[:, N_PITCHES] = 0
+    width = -(-max(1, int(occurs.sum(1).max())) // 4) * 4  # P; whole vectors multiply faster
+    column = torch.where(occurs > 0, occurs.cumsum(1) - 1, width)  # (B, 129)
+    key_columns = torch.zeros(batch, keys, width + 1, device=pitches.device)
+    key_columns.scatter_(2, column.gather(1, slot)[..., None], 1)  # (B, S, P+1)
+    pitch = torch.arange(N_PITCHES + 1, device=pitches.device).expand(batch, -1)  # (B, 129)
+    of_column = pitches.new_full((batch, width + 1), NO_PITCH).scatter_(1, column, pitch)
+    rows = interval_rows(query, of_column[:, None, None, :width])  # (B, 1, L, P)
+    return PitchColumns(rows, key_columns[..., :width].contiguous())
+
+
+def query_times_intervals(query: Tensor, interval: Tensor, rows: Tensor) -> Tensor:
+    """Query (B, H, L, D) times the vector of the interval to each column: (B, H, L, P).
+
+    ``interval`` is (H or 1, INTERVALS, D), ``rows`` (B, 1, L, P) of `pitch_columns`.
+    """
+    by_interval = query_times_table(query, interval)  # (B, H, L, INTERVALS)
+    by_interval = F.pad(by_interval, (0, 1))  # no term: the last column
+    return by_interval.gather(-1, rows.expand(-1, query.shape[1], -1, -1))  # (B, H, L, P)
+
+
+def last_of_voice(ids: Tensor, voices: int) -> Tensor:
+    """The last id of the voice whose turn comes after each id; `NOTHING_READ` where there is none.
+
+    Args:
+        ids: (B, S) int64, from the first that was read.
+        voices: V.
+
+    Returns:
+        (B, S) int64.
+    """
+    return F.pad(ids, (voices - 1, 0), value=NOTHING_READ)[:, : ids.shape[1]]
+
+
+def held_steps(ids: Tensor, voices: int, most: int) -> Tensor:
+    """For how many steps in a row the voice whose turn comes next has had its last id.
+
+    Args:
+        ids: (B, S) int64, from the first that was read; what came before does not count.
+        voices: V.
+        most: where counting stops.
+
+    Returns:
+        (B, S) int64, 0 (nothing of the voice was read) to ``most``.
+    """
+    last = last_of_voice(ids, voices)  # (B, S)
+    reach = (most - 1) * voices
+    before = F.pad(last, (reach, 0), value=NOTHING_READ)  # (B, reach + S)
+    turns = before.unfold(1, reach + 1, 1)[..., ::voices]  # (B, S, most), the last one last
+    same = (turns == last[..., None]) & (last != NOTHING_READ)[..., None]
+    return same.flip(-1).cumprod(-1).sum(-1)
+
+
+class IntervalOutput(nn.Module):
+    """Logits by interval from the voice's last pitch; zero at first, so nothing is added."""
+
+    def __init__(self, d_model: int, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        # No nn.Linear: what adds to logits stays float32 where the layers are in bfloat16.
+        self.interval_vectors = nn.Parameter(torch.zeros(INTERVALS, d_model))
+        self.interval_bias = nn.Parameter(torch.zeros(INTERVALS))
+
+    def forward(self, x: Tensor, last: Tensor) -> Tensor:
+        """What to add to the logits.
+
+        Args:
+            x: (B, L, d_model).
+            last: (B, L) int64, from `last_of_voice`; one without a pitch adds nothing.
+
+        Returns:
+            (B, L, V); zero for ids that are no pitch.
+        """
+        to = torch.arange(self.vocab_size, device=x.device)
+        to = torch.where(to < N_PITCHES, to, NO_PITCH)  # (V,)
+        rows = interval_rows(to, pitches_of(last)[..., None])  # (B, L, V)
+        by_interval = F.linear(x, self.interval_vectors, self.interval_bias)  # (B, L, INTERVALS)
+        return F.pad(by_interval, (0, 1)).gather(-1, rows)  # the last column: no interval
