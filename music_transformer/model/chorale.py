@@ -135,8 +135,9 @@ def chorale_attention(
         if pitch is not None:
             keys = None if pitch.keys is None else pitch.keys[index]
             pitch = PitchColumns(pitch.rows[index], keys)
-        mine = (x[index] for x in (query, key, value))
-        of_voice = chorale_attention(*mine, tables, Turns((voice,), pitch), **options)
+        of_voice = chorale_attention(
+            query[index], key[index], value[index], tables, Turns((voice,), pitch), **options
+        )
         out = out.index_copy(0, index, of_voice)  # (B, H, L, D)
     return out
 
@@ -152,7 +153,7 @@ def _of_one_voice(
     **options: Any,
 ) -> Tensor:
     """`chorale_attention` where all sequences begin with the same voice."""
-    [first] = turns.first_voice
+    first = turns.first_voice[0]
     if query.shape[2] == 1:  # its logits are cheaper than tables for all voices
         rel_logits = _logits_of_one_query(query, key.shape[2], tables, turns)
         return attention_with(rel_logits, query, key, value, **options)

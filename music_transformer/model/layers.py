@@ -66,16 +66,18 @@ class InputEmbedding(nn.Module):
             step = place // self.config.voice_labels % self.config.step_labels
             x = x + self.step(step) * scale
         if self.held_embedding is not None:
-            x = x + self._held_labels(self.held_embedding, ids, ids if read is None else read)
+            x = x + self.held_labels(ids, ids if read is None else read)
         dropped: Tensor = self.dropout(x)
         return dropped
 
-    def _held_labels(self, embedding: Tensor, ids: Tensor, read: Tensor) -> Tensor:
+    def held_labels(self, ids: Tensor, read: Tensor) -> Tensor:
         """What is added for how long each voice has held what it has: (B, L, d_model)."""
+        assert self.held_embedding is not None
         voices, most = self.config.voice_labels, self.config.held_labels
         near = read[:, -(ids.shape[1] + voices * (most + 1)) :]  # no farther is counted
         held = held_steps(near, voices, most)[:, -ids.shape[1] :]  # (B, L)
-        return F.embedding(held, embedding) * self.config.d_model**0.5
+        added: Tensor = F.embedding(held, self.held_embedding) * self.config.d_model**0.5
+        return added
 
     def _is(self, input_position: str) -> bool:
         return self.config.input_position == input_position

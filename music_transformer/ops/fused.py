@@ -49,11 +49,11 @@ def fused_attention(
             f"the fused attention kernel does not work on {device} here; it needs Triton and a "
             "CUDA device; use implementation auto."
         )
-    return _fused(query, key, value, tables, block)
+    return _fused(query, key, value, tables, block=block)
 
 
 def _fused(
-    query: Tensor, key: Tensor, value: Tensor, tables: Tensor, block: int | None = None
+    query: Tensor, key: Tensor, value: Tensor, tables: Tensor, *, block: int | None = None
 ) -> Tensor:
     widest = key.shape[2] if block is None else min(key.shape[2], 2 * block)
     table = farthest_first(tables, widest)  # (1, H or 1, widest + 1, D)

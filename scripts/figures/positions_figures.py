@@ -219,7 +219,7 @@ def _content(inputs: Any, ids: Any) -> Any:
     content = inputs.embedding(ids) * d**0.5
     if inputs.merge is not None:
         content = content @ inputs.merge.weight[:, :d].T
-    return content + inputs.held_labels_of(ids, ids)
+    return content if inputs.held_embedding is None else content + inputs.held_labels(ids, ids)
 
 
 def _spread_over_keys(term: Any, seen: Any) -> Any:

@@ -22,7 +22,7 @@ def loops(
     key: Tensor,
     value: Tensor,
     tables: Tensor,
-    block: int | None,
+    block: int | None = None,
     first: int = 0,
 ) -> Tensor:
     """The definition, one pair of positions at a time."""
@@ -80,7 +80,7 @@ def test_every_implementation_is_the_definition_by_loops(
     block: int | None, turns: int, wider: int, implementation: str
 ) -> None:
     inputs = tensors(0, 2, 3, 5, 11, 7, 3, 4, turns, wider)
-    expected = loops(*inputs, block, turns - 1)
+    expected = loops(*inputs, block=block, first=turns - 1)
     out = relative_attention(*inputs, first=turns - 1, block=block, implementation=implementation)
     torch.testing.assert_close(out, expected, atol=TOLERANCE, rtol=0)
     if turns == 1:  # the paper's one table may be given as such

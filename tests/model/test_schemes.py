@@ -1,0 +1,83 @@
+"""A positional scheme is one class and one name; nothing falls back to having none."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from music_transformer.errors import ConfigError
+from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.model.positions import SCHEMES, Reading, Scheme
+from music_transformer.ops.attention import biased_attention
+
+
+class NearestKeys(Scheme):
+    """A learned number of each head times the square root of the distance."""
+
+    def stack(self) -> nn.Module:
+        return Slopes(self.config.n_heads)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        tables: dict[str, Tensor],
+        shared: Any,
+        dropout: float,
+    ) -> Tensor:
+        return biased_attention(query, key, value, shared, dropout=dropout)
+
+
+class Slopes(nn.Module):
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(heads))
+
+    def forward(self, reading: Reading) -> Tensor:
+        position = torch.arange(reading.keys, dtype=self.slope.dtype)
+        distance = (position[-reading.queries :, None] - position).clamp(min=0)  # (L, S)
+        return -self.slope[:, None, None] * distance.sqrt()
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 29,
+    "n_layers": 2,
+    "d_model": 12,
+    "n_heads": 3,
+    "d_ff": 19,
+    "context": 17,
+}
+
+
+def test_a_scheme_that_is_registered_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEMES, "nearest", NearestKeys)
+    model = MusicTransformer(ModelConfig(attention_position="nearest", **SIZES)).double().eval()
+    ids = torch.randint(29, (2, 17))
+    full = model(ids)
+    full.sum().backward()
+    assert (model.get_parameter("positions.slope").grad != 0).all()
+    with torch.no_grad():
+        cache = model.new_cache(2)
+        parts = [model(ids[:, i : i + 1], cache=cache) for i in range(17)]
+        torch.testing.assert_close(torch.cat(parts, 1), full, atol=1e-9, rtol=0)
+        plain = MusicTransformer(ModelConfig(attention_position="none", **SIZES)).double().eval()
+        plain.load_state_dict(model.state_dict(), strict=False)
+        assert not torch.allclose(plain(ids), full, atol=1e-6)
+
+
+def test_a_scheme_without_an_operator_is_refused_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Forgotten(Scheme):
+        """It says nothing of attention."""
+
+    monkeypatch.setitem(SCHEMES, "forgotten", Forgotten)
+    with pytest.raises(TypeError, match=r"abstract method '?attend"):
+        ModelConfig(attention_position="forgotten", **SIZES)
+
+
+def test_an_unknown_scheme_is_refused_with_the_choices() -> None:
+    with pytest.raises(ConfigError, match="attention_position='near'; choose one of relative"):
+        ModelConfig(attention_position="near", **SIZES)
