@@ -189,6 +189,16 @@ def test_an_unknown_name_names_all_four_places(
     assert "\n" not in str(caught.value)
 
 
+def test_a_released_name_that_is_not_here_comes_with_the_command_that_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MUSIC_TRANSFORMER_CHECKPOINTS", raising=False)
+    monkeypatch.setattr("music_transformer.checkpoint.hub.checkout", lambda: None)
+    with pytest.raises(CheckpointError, match="download piano --out checkpoints/piano` fetches"):
+        load_checkpoint("piano")
+
+
 def test_a_file_and_an_ordinary_folder_are_no_checkpoints(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is a file; a checkpoint is the folder"):
         load_checkpoint(folder / "model.safetensors")

@@ -16,7 +16,7 @@ from music_transformer.checkpoint.format import (
     read_config,
     read_weights,
 )
-from music_transformer.datasets.download import Download, Meter, check_file, fetch
+from music_transformer.datasets.download import CHECKPOINTS, Download, Meter, check_file, fetch
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout, followed, new_folder, output_lock, publish_folder
 
@@ -72,10 +72,9 @@ def find_checkpoint(name: str | Path) -> Path:
     if asked.is_dir():
         raise CheckpointError(f"{name} is no checkpoint: it has neither {CONFIG} nor {WEIGHTS}.")
     looked = ", ".join(label for label, _ in places)
-    raise CheckpointError(
-        f"no checkpoint {str(name)!r}; looked for: {looked}. Train one, download one, or pass its "
-        "folder."
-    )
+    fetch_it = f"`music-transformer download {name} --out checkpoints/{name}` fetches it"
+    mend = fetch_it if str(name) in CHECKPOINTS else "Train one, or pass its folder"
+    raise CheckpointError(f"no checkpoint {str(name)!r}; looked for: {looked}. {mend}.")
 
 
 def copy_checkpoint(source: Path, out: Path) -> None:
