@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         RNNConfig,
     )
     from music_transformer.notes import NoteSequence
-    from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+    from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 __all__ = [
     "AccompanimentConfig",
@@ -50,13 +50,13 @@ __all__ = [
 _ROOM_OF = {
     "AccompanimentConfig": "model",
     "AccompanimentTransformer": "model",
-    "ChoraleTokenizer": "tokenizers",
+    "ChoraleTokenizer": "representations",
     "ModelConfig": "model",
     "MusicTransformer": "model",
     "MusicTransformerError": "errors",
     "NoteSequence": "notes",
     "PerformanceRNN": "model",
-    "PerformanceTokenizer": "tokenizers",
+    "PerformanceTokenizer": "representations",
     "RNNConfig": "model",
     "accompany": "generation",
     "generate": "generation",

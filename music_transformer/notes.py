@@ -1,7 +1,7 @@
 """Notes: what was played, as numpy columns in seconds.
 
 `NoteSequence` is the one thing that all rooms hand to each other. It knows seconds, pitches and
-keys; it knows neither ticks (see `midi`) nor events (see `tokenizers`).
+keys; it knows neither ticks (see `midi`) nor events (see `representations`).
 
 Conventions:
     * times are float64 seconds from the start of the file, `end` is the moment the key goes up;

@@ -20,8 +20,8 @@ from music_transformer.checkpoint import (
 from music_transformer.checkpoint import format as checkpoint_format
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 CONFIG = ModelConfig(n_layers=1, d_model=6, n_heads=2, d_ff=10, context=13, max_distance=7)
 

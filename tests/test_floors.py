@@ -1,7 +1,8 @@
 """Imports go down only: every import statement of the package is read and checked.
 
 The floors are those of the layout in the README: `notes` at the bottom, `cli` on top, two towers
-that meet at `checkpoint` (music: notes, midi, tokenizers, datasets, render; tensors: ops, model).
+that meet at `checkpoint` (music: notes, midi, representations, datasets, render;
+tensors: ops, model).
 Imports inside functions and under TYPE_CHECKING count: what a file knows, it depends on.
 """
 
@@ -26,7 +27,7 @@ FLOOR = {
     "positions": 0,
     "sampling": 0,
     "midi": 1,
-    "tokenizers": 2,
+    "representations": 2,
     "ops": 2,
     "datasets": 3,
     "render": 3,
@@ -40,7 +41,7 @@ FLOOR = {
     "cli": 7,
     "": 8,  # the lazy __init__ and __main__
 }
-MUSIC = {"notes", "timeline", "pretty", "midi", "tokenizers", "datasets", "render"}
+MUSIC = {"notes", "timeline", "pretty", "midi", "representations", "datasets", "render"}
 TENSORS = {"ops", "model"}
 #: On one floor a room may import another only along these arrows.
 ARROWS = {
@@ -189,9 +190,9 @@ def test_nothing_imports_scripts() -> None:
     [
         ("midi.read", "import torch", "torch is for"),
         ("render.audio", "def f():\n    import torch.nn", "torch is for"),
-        ("tokenizers.performance", "from torch import Tensor", "torch is for"),
-        ("midi.read", "from music_transformer.tokenizers import vocabulary", "floor 1"),
-        ("midi.read", "from ..tokenizers import vocabulary", "floor 1"),
+        ("representations.base", "from torch import Tensor", "torch is for"),
+        ("midi.read", "from music_transformer.representations import base", "floor 1"),
+        ("midi.read", "from ..representations import base", "floor 1"),
         ("ops.skew", "import music_transformer.notes", "towers"),
         ("model.decoder", "from music_transformer.midi import read_midi", "towers"),
         ("datasets.windows", "from music_transformer.model import ModelConfig", "towers"),
@@ -212,7 +213,7 @@ def test_a_forbidden_import_is_found(room: str, statement: str, reason: str) -> 
 @pytest.mark.parametrize(
     ("room", "statement"),
     [
-        ("checkpoint", "from music_transformer.tokenizers import PerformanceTokenizer"),
+        ("checkpoint", "from music_transformer.representations import PerformanceTokenizer"),
         ("checkpoint", "from music_transformer.model import MusicTransformer"),
         ("notes", "def f():\n    import pretty_midi"),
         ("notes", "from music_transformer.errors import MidiError"),

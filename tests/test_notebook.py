@@ -16,7 +16,7 @@ import torch
 from music_transformer.checkpoint import SEARCH_VARIABLE, save_checkpoint
 from music_transformer.midi import read_midi
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 

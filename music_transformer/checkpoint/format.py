@@ -27,8 +27,8 @@ from torch import Tensor
 
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model.kinds import KINDS, kind_of
+from music_transformer.representations import Representation
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import Tokenizer
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
@@ -42,7 +42,7 @@ _ENTRY_BYTES = 160  # a weight's type, shape and place, which stand before the n
 def write_files(
     folder: Path,
     model: Any,
-    tokenizer: Tokenizer,
+    tokenizer: Representation,
     *,
     training: Mapping[str, Any],
     sampling: Sampling | None = None,

@@ -26,8 +26,8 @@ from music_transformer.checkpoint.hub import find_checkpoint, select_device
 from music_transformer.errors import CheckpointError, MusicTransformerError
 from music_transformer.files import followed, new_folder, output_lock, publish_folder
 from music_transformer.model.kinds import KINDS
+from music_transformer.representations import Representation, representation_from_config
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import Tokenizer, tokenizer_from_config
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Session:
     """
 
     model: Any
-    tokenizer: Tokenizer
+    tokenizer: Representation
     config: Any
     training: dict[str, Any]
     path: Path
@@ -94,7 +94,7 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
 def save_checkpoint(
     folder: str | Path,
     model: Any,
-    tokenizer: Tokenizer,
+    tokenizer: Representation,
     *,
     training: Mapping[str, Any],
     sampling: Sampling | None = None,
@@ -191,9 +191,9 @@ def _build(folder: Path, model_class: type[Any], config: Any) -> Any:
     return model
 
 
-def _tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
+def _tokenizer(folder: Path, config: dict[str, Any]) -> Representation:
     try:
-        return tokenizer_from_config(config["tokenizer"])
+        return representation_from_config(config["tokenizer"])
     except (MusicTransformerError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{folder / CONFIG}: tokenizer: {error}") from error
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from music_transformer.tokenizers.vocabulary import Tokenizer
+    from music_transformer.representations.base import Representation
 
 _EXAMPLES = """\
 examples:
@@ -55,14 +55,14 @@ def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def tokenizer_of(args: argparse.Namespace) -> Tokenizer:
+def tokenizer_of(args: argparse.Namespace) -> Representation:
     """The tokenizer that the flags name.
 
     Raises:
         ConfigError: `--pedal` with the chorale tokenizer.
     """
     from music_transformer.errors import ConfigError
-    from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+    from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
     if args.tokenizer == "performance":
         return PerformanceTokenizer(pedal=args.pedal or "sustain")

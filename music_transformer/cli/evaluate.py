@@ -1,4 +1,4 @@
-"""`evaluate`: the NLL of a model on a split of prepared data, beside the counting floors."""
+"""`evaluate`: the NLL of a model on a split of prepared data, beside the counting baselines."""
 
 import argparse
 import dataclasses
@@ -11,7 +11,7 @@ from music_transformer.cli.output import print_json, say_device, warn
 if TYPE_CHECKING:
     from music_transformer.checkpoint import Session
     from music_transformer.datasets import PreparedData
-    from music_transformer.evaluation import Floors, NllReport
+    from music_transformer.evaluation import Baselines, NllReport
     from music_transformer.evaluation.conditional import ShuffledNll
     from music_transformer.evaluation.paired import PairedDifference
 
@@ -27,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
     """Add `evaluate` to the command line."""
     parser = subparsers.add_parser(
         "evaluate",
-        help="measure a model in nats per event, beside the floors",
+        help="measure a model in nats per event, beside the baselines",
         description="Measure a model on a whole split in nats per event (chorales: per note; lower "
         "is better), beside what counting on the training split reaches. Choose by validation; "
         "report test once.",
@@ -58,7 +58,9 @@ def add_parser(subparsers: Any) -> None:
         "--quantise", action="store_true", help="measure it with int8 layers (CPU), as in generate"
     )
     parser.add_argument("--batch-size", type=int, default=8, help="windows at a time (default: 8)")
-    parser.add_argument("--no-floors", action="store_true", help="leave the counting floors out")
+    parser.add_argument(
+        "--no-baselines", action="store_true", help="leave the counting baselines out"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
     parser.set_defaults(run=run)
 
@@ -77,11 +79,11 @@ def _lengths(text: str) -> list[int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; floors are counted first, since they are quick and may refuse."""
+    """Measure and print; baselines are counted first, since they are quick and may refuse."""
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.datasets import PreparedData
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import count_floors
+    from music_transformer.evaluation import count_baselines
     from music_transformer.model.quantised import quantise_linears
 
     data = PreparedData.open(args.data)
@@ -96,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         if args.against:
             raise ConfigError("--against compares whole reports; leave --lengths out.")
         return _run_lengths(args, session, data)
-    floors = None if args.no_floors else count_floors(data, args.split)
+    baselines = None if args.no_baselines else count_baselines(data, args.split)
     report = _measure(args, session, data)
     result: dict[str, Any] = {}
     if args.against:
@@ -113,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             {
                 **report.to_dict(),
-                "floors": None if floors is None else floors.values,
+                "baselines": None if baselines is None else baselines.values,
                 "checkpoint": str(session.path),
                 "data": str(args.data),
                 "data_checksum": data.checksum,
@@ -121,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    print(_table(report, floors))
+    print(_table(report, baselines))
     if not args.against and data.tokenizer.kind == "accompaniment":
         print(_listening(shuffled))
     if args.against:
@@ -202,7 +204,7 @@ def _told(difference: "PairedDifference") -> str:
 
 
 def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedData") -> int:
-    """Measure at each length; floors do not depend on it and are left out."""
+    """Measure at each length; baselines do not depend on it and are left out."""
     from music_transformer.evaluation.lengths import nll_by_length
 
     with _progress() as progress:
@@ -262,7 +264,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield report
 
 
-def _table(report: "NllReport", floors: "Floors | None") -> str:
+def _table(report: "NllReport", baselines: "Baselines | None") -> str:
     """The report for people, best read top down: the number, its parts, what counting reaches."""
     protocol = report.protocol
     unit = "nats per note" if protocol["kind"] == "chorale" else "nats per event"
@@ -284,7 +286,7 @@ def _table(report: "NllReport", floors: "Floors | None") -> str:
         f"  windows of {protocol['context']} every {protocol['stride']}, START and END not counted",
         *(f"  {name:<28}{value:7.3f}" for name, value in parts if value is not None),
     ]
-    if floors is not None:
-        lines.append("floors, counted on train")
-        lines += [f"  {name:<52} {value:7.3f}" for name, value in floors.values.items()]
+    if baselines is not None:
+        lines.append("baselines, counted on train")
+        lines += [f"  {name:<52} {value:7.3f}" for name, value in baselines.values.items()]
     return "\n".join(lines)

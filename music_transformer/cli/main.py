@@ -33,7 +33,7 @@ COMMANDS: dict[str, str] = {
     "download": "fetch a corpus or released weights, checked by size and sha256",
     "prepare": "turn a corpus or a folder of MIDI files into arrays of event ids",
     "train": "train a model on prepared data",
-    "evaluate": "measure a model in nats per event, beside the floors",
+    "evaluate": "measure a model in nats per event, beside the baselines",
     "generate": "continue a motif, or compose from nothing",
     "accompany": "keep a melody and compose what goes with it",
     "encode": "print the event ids of a MIDI file",

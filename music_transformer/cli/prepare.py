@@ -190,7 +190,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace) -> "MidiSettings":
     """How MIDI files are to be encoded."""
     from music_transformer.datasets.encoding import MidiSettings
-    from music_transformer.tokenizers import (
+    from music_transformer.representations import (
         AccompanimentTokenizer,
         ChoraleTokenizer,
         PerformanceTokenizer,

@@ -9,7 +9,7 @@ from music_transformer.cli.output import naming, print_json, warn
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import MemorisationIndex
     from music_transformer.notes import NoteSequence
-    from music_transformer.tokenizers.vocabulary import Ids
+    from music_transformer.representations.base import Ids
 
 EXAMPLE = """\
 examples:
@@ -112,7 +112,7 @@ def _beside_table(sides: dict[str, Any], title: str, data_title: str) -> str:
 
 def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     from music_transformer.midi import read_midi
-    from music_transformer.tokenizers import ChoraleTokenizer
+    from music_transformer.representations import ChoraleTokenizer
 
     chorale = ChoraleTokenizer()
     index = _index(args)
@@ -155,7 +155,7 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     from tqdm import tqdm
 
     from music_transformer.datasets import PreparedData
-    from music_transformer.tokenizers.chorale import DEFAULT_SECONDS_PER_BEAT
+    from music_transformer.representations.base import DEFAULT_SECONDS_PER_BEAT
 
     data = PreparedData.open(args.data)
     pieces, names = data.pieces(args.split), data.names(args.split)
@@ -184,8 +184,8 @@ def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
 def _describe_grid(ids: "Ids", seconds_per_beat: float, seconds: float | None) -> Numbers:
     """Statistics of chorale ids, or of their first `seconds`, whole sixteenths."""
     from music_transformer.evaluation import describe_chorale
-    from music_transformer.tokenizers import ChoraleTokenizer
-    from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT
+    from music_transformer.representations import ChoraleTokenizer
+    from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT
 
     grid = ChoraleTokenizer().decode_grid(ids)  # (T, 4)
     if seconds is not None:

@@ -32,13 +32,12 @@ from music_transformer.errors import ConfigError, DatasetError, MidiError, Token
 from music_transformer.files import atomic_path
 from music_transformer.midi import read_midi
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.tokenizers import (
-    AccompanimentTokenizer,
+from music_transformer.representations import (
     PerformanceTokenizer,
-    Tokenizer,
-    tokenizer_from_config,
+    Representation,
+    representation_from_config,
 )
-from music_transformer.tokenizers.melody import as_performance
+from music_transformer.representations.accompaniment.skyline import as_performance
 
 PIECES = "pieces"  # the part of the work folder that holds ids
 
@@ -65,14 +64,14 @@ class MidiSettings:
     keep_silence: bool = False
     melody_track: int | None = None
 
-    def make_tokenizer(self) -> Tokenizer:
+    def make_tokenizer(self) -> Representation:
         """The tokenizer these settings name."""
-        return tokenizer_from_config(self.tokenizer)
+        return representation_from_config(self.tokenizer)
 
     @property
     def with_melody(self) -> bool:
         """Whether each file becomes a melody and an accompaniment."""
-        return self.tokenizer.get("kind") == AccompanimentTokenizer.kind
+        return self.make_tokenizer().has_melody
 
     def melody_rule(self) -> str:
         """How the melody is found, for reports."""
@@ -260,8 +259,7 @@ def _read(source: Source, settings: MidiSettings) -> _Kept:
     tokenizer = settings.make_tokenizer()
     notes = read_midi(source.path, piano_only=settings.piano_only)
     warnings = dict(notes.warnings)
-    # A chorale keeps its opening rests: without them its sixteenths would not know their beat.
-    keep_silence = settings.keep_silence or tokenizer.kind == "chorale"
+    keep_silence = settings.keep_silence or tokenizer.keeps_silence
     melody = np.zeros(0, _ID)
     if settings.with_melody:
         melody, notes = _divided(source, settings, notes)

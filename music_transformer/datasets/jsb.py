@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from music_transformer.datasets.prepared import PreparedData, check_destination, write_prepared
 from music_transformer.errors import DatasetError
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.representations import ChoraleTokenizer
 
 Grid = npt.NDArray[np.int64]
 

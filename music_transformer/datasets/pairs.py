@@ -27,14 +27,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from music_transformer.datasets.augment import STRETCHES, performance_transpositions
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.datasets.windows import Batch, TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
 from music_transformer.notes import NoteSequence, to_steps
-from music_transformer.tokenizers import AccompanimentTokenizer
-from music_transformer.tokenizers.melody import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations import AccompanimentTokenizer
+from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations.performance.augment import (
+    STRETCHES,
+)
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -74,7 +76,7 @@ class TrainingPairs(TrainingWindows):
     def _allowed_transpositions(self, data: PreparedData) -> list[list[int]]:
         """For each training piece the transpositions that both sides allow."""
         return [
-            performance_transpositions(np.concatenate(sides))
+            self.tokenizer.transpositions(np.concatenate(sides), data.meta)
             for sides in zip(self._pieces, self._melodies, strict=True)
         ]
 
@@ -105,6 +107,11 @@ class TrainingPairs(TrainingWindows):
             accompaniment, melody, begin, begin + span, factor=factor, semitones=semitones
         )
         return _pair(source, events, self.length, index, learn_end=True)
+
+
+def training_windows(data: PreparedData, **settings: Any) -> TrainingWindows:
+    """What a model of the data learns from; the arguments are those of `TrainingWindows`."""
+    return (TrainingPairs if data.tokenizer.has_melody else TrainingWindows)(data, **settings)
 
 
 def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Pair]:

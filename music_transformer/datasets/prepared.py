@@ -32,9 +32,12 @@ import numpy.typing as npt
 
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
 from music_transformer.files import followed, new_folder, output_lock, publish_folder
-from music_transformer.tokenizers import AccompanimentTokenizer, Tokenizer, tokenizer_from_config
-from music_transformer.tokenizers.chorale import N_VOICES, SILENCE
-from music_transformer.tokenizers.vocabulary import NOTE_OFF
+from music_transformer.representations import (
+    Representation,
+    representation_from_config,
+)
+from music_transformer.representations.chorale.grid import SILENCE
+from music_transformer.representations.performance.vocabulary import NOTE_OFF
 
 Ids = npt.NDArray[np.uint16]
 Piece = tuple[str, npt.ArrayLike]  # name and ids, without START and END
@@ -70,7 +73,7 @@ class PreparedData:
 
     path: Path
     meta: dict[str, Any]
-    tokenizer: Tokenizer
+    tokenizer: Representation
     arrays: dict[str, Ids]
     melody_arrays: dict[str, Ids] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)
@@ -86,11 +89,11 @@ class PreparedData:
         meta = _read_meta(folder)
         try:
             _check_meta(meta)
-            tokenizer = tokenizer_from_config(meta["tokenizer"])
+            tokenizer = representation_from_config(meta["tokenizer"])
             arrays = {
                 name: _open_split(folder, name, meta["splits"][name]) for name in _order(meta)
             }
-            melodies = _open_melodies(folder, meta)
+            melodies = _open_melodies(folder, meta) if tokenizer.has_melody else {}
         except DatasetError:
             raise
         except MusicTransformerError as error:
@@ -118,12 +121,6 @@ class PreparedData:
             for part in (split, split["melody"]) if "melody" in split else (split,):
                 parts += [name, part["sha256"], str([piece["offset"] for piece in part["pieces"]])]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    @property
-    def voice_ranges(self) -> list[tuple[int, int]] | None:
-        """Lowest and highest pitch of each voice in the training split; None unless chorales."""
-        ranges = self.meta.get("voice_ranges")
-        return None if ranges is None else [(int(low), int(high)) for low, high in ranges]
 
     def events(self, split: str) -> int:
         """Number of events of `split`, without START and END."""
@@ -185,9 +182,7 @@ class PreparedData:
             if int(ids.max()) >= self.tokenizer.vocab_size:
                 raise _broken(self.path, f"{split['file']} holds ids outside the vocabulary")
             self._checked.add(split["file"])
-        return [
-            ids[piece["offset"] : piece["offset"] + piece["length"]] for piece in split["pieces"]
-        ]
+        return _views(ids, split)
 
     def _check_split(self, split: str) -> None:
         if split not in self.arrays:
@@ -222,7 +217,7 @@ def check_destination(out: str | os.PathLike[str], *, force: bool) -> Path:
 def write_prepared(
     out: Path,
     *,
-    tokenizer: Tokenizer,
+    tokenizer: Representation,
     corpus: str,
     splits: Mapping[str, Iterable[Piece]],
     melodies: Melodies | None = None,
@@ -270,8 +265,9 @@ def write_prepared(
                 split["melody"] = _write_split(ready, f"{name}.melody", tunes, tokenizer)
             if split["pieces"]:
                 meta["splits"][name] = split
-        if tokenizer.kind == "chorale" and "train" in meta["splits"]:
-            meta["voice_ranges"] = _voice_ranges(ready, meta["splits"]["train"])
+        if train := meta["splits"].get("train"):
+            views = _views(np.fromfile(ready / train["file"], dtype=_ID), train)
+            meta |= tokenizer.describe_training([piece[1:-1] for piece in views])
         text = json.dumps(meta, indent=1, ensure_ascii=False)
         (ready / META_FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
         publish_folder(ready, final, made=_made_files(final).__contains__)
@@ -279,7 +275,7 @@ def write_prepared(
 
 
 def _write_split(
-    folder: Path, name: str, pieces: Iterable[Piece], tokenizer: Tokenizer
+    folder: Path, name: str, pieces: Iterable[Piece], tokenizer: Representation
 ) -> dict[str, Any]:
     """Write one file of ids; its entry of ``meta.json``. A split of no pieces leaves no file."""
     path = folder / f"{name}.bin"
@@ -304,20 +300,9 @@ def _write_split(
     }
 
 
-def _voice_ranges(folder: Path, split: dict[str, Any]) -> list[list[int]]:
-    """Lowest and highest pitch of each of the four voices; a voice that is silent has 0 and 127."""
-    ids = np.fromfile(folder / split["file"], dtype=_ID)
-    grid = np.concatenate(
-        [
-            ids[piece["offset"] + 1 : piece["offset"] + piece["length"] - 1].reshape(-1, N_VOICES)
-            for piece in split["pieces"]
-        ]
-    )  # (T, 4)
-    ranges = []
-    for voice in grid.T:
-        pitches = voice[voice < SILENCE]
-        ranges.append([int(pitches.min()), int(pitches.max())] if len(pitches) else [0, 127])
-    return ranges
+def _views(ids: Ids, split: dict[str, Any]) -> list[Ids]:
+    """The pieces of an array, by its entry of ``meta.json``."""
+    return [ids[piece["offset"] : piece["offset"] + piece["length"]] for piece in split["pieces"]]
 
 
 def _made_files(folder: Path) -> set[str]:
@@ -329,7 +314,7 @@ def _made_files(folder: Path) -> set[str]:
         meta = _read_meta(folder)
         names = {META_FILE, *(str(split["file"]) for split in meta["splits"].values())}
         names |= {str(s["melody"]["file"]) for s in meta["splits"].values() if "melody" in s}
-        tokenizer_from_config(meta["tokenizer"])
+        representation_from_config(meta["tokenizer"])
     except (MusicTransformerError, KeyError, TypeError, ValueError, AttributeError):
         return set()
     return {name for name in names if name == META_FILE or _BIN.fullmatch(name)}
@@ -390,9 +375,7 @@ def _check_meta(meta: dict[str, Any]) -> None:
 
 
 def _open_melodies(folder: Path, meta: dict[str, Any]) -> dict[str, Ids]:
-    """The melodies of each split, if these data are accompaniments: one for each piece."""
-    if meta["tokenizer"].get("kind") != AccompanimentTokenizer.kind:
-        return {}
+    """The melodies of each split of accompaniments: one for each piece."""
     version = meta["melody"]["format"]
     if version != MELODY_FORMAT:
         raise _broken(

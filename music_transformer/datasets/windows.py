@@ -35,19 +35,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from music_transformer.datasets.augment import (
-    STRETCHES,
-    chorale_transpositions,
-    performance_transpositions,
-    stretched_crop,
-    transpose_chorale,
-    transpose_performance,
-)
-from music_transformer.datasets.plain import plain_crop
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.tokenizers import PerformanceTokenizer
-from music_transformer.tokenizers.chorale import N_VOICES
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -107,13 +96,13 @@ class TrainingWindows:
 
     A piece is drawn in proportion to its length and a crop of `length` inputs anywhere in it; one
     window in eight begins with START. A piece shorter than that is padded. END is a target: a model
-    has to learn to end. Crops of chorales begin where a sixteenth does, at places that are
-    multiples of four, so that all rows of a batch have the same voice in the same column; the last
-    crop of a piece may be padded for it.
+    has to learn to end. Crops begin at multiples of the representation's `crop_step`: those of
+    chorales where a sixteenth does, so that all rows of a batch have the same voice in the same
+    column; the last crop of a piece may be padded for it.
 
     A share of the windows of performances begins as a user's motif does: START, then some seconds
-    of the piece from where the crop falls made plain (see `plain`), then the piece as it is. What
-    is plain is read and not learned: its targets are PAD.
+    of the piece from where the crop falls made plain (see `plain_crop`), then the piece as it is.
+    What is plain is read and not learned: its targets are PAD.
 
     Args:
         data: prepared data with a training split.
@@ -122,7 +111,7 @@ class TrainingWindows:
         seed: of all draws.
         rank: of this process.
         world_size: number of processes.
-        augment: stretch and transpose as `augment` says.
+        augment: transpose, and change the tempo, as the representation does.
         plain: share of the windows that open plain.
 
     Raises:
@@ -146,7 +135,7 @@ class TrainingWindows:
                 raise ConfigError(f"{name}={value}: a window and a batch hold at least one.")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} processes, 0 the first.")
-        if plain and data.tokenizer.kind != "performance":
+        if plain and not data.tokenizer.opens_plain:
             raise ConfigError(
                 f"plain={plain:g}: only performances open plain, and {data.path} holds "
                 f"{data.tokenizer.kind} ids; use plain=0."
@@ -255,11 +244,8 @@ class TrainingWindows:
 
     def _allowed_transpositions(self, data: PreparedData) -> list[list[int]]:
         """For each training piece the transpositions it allows."""
-        pieces = [piece[1:-1] for piece in self._pieces]
-        ranges = data.voice_ranges
-        if ranges is None:
-            return [performance_transpositions(events) for events in pieces]
-        return [chorale_transpositions(events, ranges) for events in pieces]
+        transpositions, meta = self.tokenizer.transpositions, data.meta
+        return [transpositions(piece[1:-1], meta) for piece in self._pieces]
 
     def _crop(self, step: int, row: int) -> tuple[Ids, int, int]:
         """At most L + 1 ids of one piece, augmented; the place of the first; how many are plain."""
@@ -268,8 +254,8 @@ class TrainingWindows:
         piece = self._pieces[index]
         # A window of the end is as likely as the end is long, so END is seen as often as it comes.
         place, last = int(random.integers(len(piece) - 1)), max(0, len(piece) - 1 - self.length)
-        if not isinstance(self.tokenizer, PerformanceTokenizer):
-            place, last = place // N_VOICES * N_VOICES, -(-last // N_VOICES) * N_VOICES
+        whole = self.tokenizer.crop_step
+        place, last = place // whole * whole, -(-last // whole) * whole
         place = min(place, last)
         if random.random() < START_SHARE:
             place = 0
@@ -277,41 +263,15 @@ class TrainingWindows:
         semitones, factor = 0, 1.0
         if self._transpositions is not None:
             semitones = int(random.choice(self._transpositions[index]))
-        if not isinstance(self.tokenizer, PerformanceTokenizer):
-            return transpose_chorale(piece[place : place + self.length + 1], semitones), place, 0
-        if self.augment:
-            factor = float(random.choice(STRETCHES))
+            if self.tokenizer.stretches:
+                factor = float(random.choice(self.tokenizer.stretches))
+        known, length = 0, self.length + 1
         if is_plain:
-            crop, known, at_end = plain_crop(
-                self.tokenizer,
-                piece[1:-1],
-                first=max(0, place - 1),
-                length=self.length,
-                factor=factor,
-                rng=random,
-            )
-            crop = np.concatenate([piece[:1], crop, piece[-1:] if at_end else piece[:0]])
-            return transpose_performance(crop, semitones), 0, known
-        crop = self._stretched(self.tokenizer, piece, place, factor)
-        return transpose_performance(crop, semitones), place, 0
-
-    def _stretched(
-        self, tokenizer: PerformanceTokenizer, piece: Ids, place: int, factor: float
-    ) -> Ids:
-        """The ids from `place` on of a piece played `factor` times as long; at most L + 1."""
-        wanted = self.length + 1
-        if factor == 1.0:
-            return piece[place : place + wanted]
-        head = piece[:1] if place == 0 else piece[:0]
-        crop, at_end = stretched_crop(
-            tokenizer,
-            piece[1:-1],
-            first=max(0, place - 1),
-            length=wanted - len(head),
-            factor=factor,
-        )
-        tail = piece[-1:] if at_end else piece[:0]
-        return np.concatenate([head, crop, tail])[:wanted]
+            crop, known = self.tokenizer.plain_crop(piece, place, length, factor, random)
+            place = 0
+        else:
+            crop = self.tokenizer.crop(piece, place, length, factor)
+        return self.tokenizer.transposed(crop, semitones), place, known
 
 
 def _reopened(

@@ -1,26 +1,26 @@
-"""How good a model is and what its music is like: NLL, counting floors, musical statistics."""
+"""How good a model is and what its music is like: NLL, counting baselines, musical statistics."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.evaluation.baselines import Baselines, count_baselines
 from music_transformer.evaluation.distance import (
     beside,
     mean_pitch_class_distance,
     pitch_class_distance,
     pooled_parallels,
 )
-from music_transformer.evaluation.floors import Floors, count_floors
 from music_transformer.evaluation.statistics import average, describe, describe_chorale
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.nll import NllReport, evaluate_nll
 
 __all__ = [
-    "Floors",
+    "Baselines",
     "NllReport",
     "average",
     "beside",
-    "count_floors",
+    "count_baselines",
     "describe",
     "describe_chorale",
     "evaluate_nll",
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch on first use: statistics and floors need none."""
+    """Import what needs torch on first use: statistics and baselines need none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.nll"), name)

@@ -2,7 +2,7 @@
 
 The query is the place that writes the note: the weights with which the model, having read all
 before it, chose this event (or would have expected it). An event's weight is given to the note it
-is part of (`tokenizers.parts`); the rest went to START and to the time between the notes.
+is part of (`note_of_event`); the rest went to START and to the time between the notes.
 """
 
 import math
@@ -17,8 +17,8 @@ from music_transformer.errors import ConfigError, MidiError
 from music_transformer.model.attention_maps import attention_weights
 from music_transformer.model.kinds import kind_of
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer
-from music_transformer.tokenizers.parts import Parts, parts_of
+from music_transformer.representations import ChoraleTokenizer
+from music_transformer.representations.base import NoteIndex
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def note_attention(
     if not len(notes):
         raise MidiError("no notes: there is nothing to attend to.")
     ids, decoded = _read(session, notes)
-    parts = parts_of(session.tokenizer, ids)
+    parts = session.tokenizer.note_of_event(ids)
     if at_seconds is not None:
         query = note_at(decoded, at_seconds)
     count, layers = len(decoded), session.config.n_layers
@@ -142,7 +142,7 @@ def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequenc
     )
 
 
-def _by_note(weights: Floats, parts: Parts, first: int) -> tuple[Floats, Floats]:
+def _by_note(weights: Floats, parts: NoteIndex, first: int) -> tuple[Floats, Floats]:
     """Weights (H, L) on ids, of which position 0 holds event `first` - 1, summed by note."""
     heads, length = weights.shape
     owner = np.concatenate([[-1], parts.note])[first : first + length]  # (L,)

@@ -30,7 +30,7 @@ from torch import Tensor
 from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pairs
 from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT, VOICE_NAMES
+from music_transformer.representations.base import Representation
 
 if TYPE_CHECKING:
     from music_transformer.datasets import PreparedData
@@ -80,7 +80,7 @@ class PieceNll:
     nll: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NllReport:
     """NLL of a split in nats per event (chorale: per note), lower is better, and its parts.
 
@@ -95,11 +95,11 @@ class NllReport:
     mean_over_pieces: float
     standard_error: float | None
     by_quarter: list[float | None]  # of the window: how much a longer context helps
-    by_voice: dict[str, float] | None  # chorale: soprano, alto, tenor, bass
-    on_beat: float | None  # chorale: first sixteenth of each beat
-    half_beats: float | None  # chorale: third sixteenth
-    odd_sixteenths: float | None  # chorale: second and fourth
-    off_beat: float | None  # chorale: the last two together
+    by_voice: dict[str, float] | None = None  # chorale: soprano, alto, tenor, bass
+    on_beat: float | None = None  # chorale: first sixteenth of each beat
+    half_beats: float | None = None  # chorale: third sixteenth
+    odd_sixteenths: float | None = None  # chorale: second and fourth
+    off_beat: float | None = None  # chorale: the last two together
     protocol: dict[str, Any]
     by_piece: list[PieceNll]  # to compare two models on the same pieces, see `paired`
 
@@ -151,8 +151,7 @@ def evaluate_nll(
         DatasetError: the split is absent or has no events.
     """
     context = int(model.config.context) if context is None else context
-    kind = str(data.tokenizer.kind)
-    stride = _stride(kind, context)
+    tokenizer = data.tokenizer
     losses = event_losses(
         model,
         data,
@@ -163,8 +162,9 @@ def evaluate_nll(
         max_windows=max_windows,
         progress=progress,
     )
-    protocol = Measure(split, kind, context, stride, max_windows)
-    return _report(losses, protocol)
+    stride = tokenizer.evaluation_stride(context)
+    protocol = Measure(split, tokenizer.kind, context, stride, max_windows)
+    return _report(losses, protocol, tokenizer)
 
 
 def event_losses(
@@ -227,15 +227,12 @@ def event_losses(
     )
 
 
-def _stride(kind: str, context: int) -> int:
-    return max(context // 2, 1) if kind == "chorale" else context
-
-
 def protocol_windows(data: "PreparedData", split: str, context: int) -> Sequence[Window | Pair]:
     """What a split is measured in by the protocol, for a model that reads ``context`` events."""
-    if data.tokenizer.kind == "accompaniment":
+    if data.tokenizer.has_melody:
         return evaluation_pairs(data, split, context)
-    return list(evaluation_windows(data, split, context, _stride(data.tokenizer.kind, context)))
+    stride = data.tokenizer.evaluation_stride(context)
+    return list(evaluation_windows(data, split, context, stride))
 
 
 def _spread(windows: Sequence[Window | Pair], limit: int | None) -> list[Window | Pair]:
@@ -292,10 +289,15 @@ def mean_and_error(by_piece: Sequence[PieceNll]) -> tuple[float, float | None]:
     return float(np.mean(means)), error
 
 
-def _report(losses: EventLosses, protocol: Measure) -> NllReport:
+def _report(losses: EventLosses, protocol: Measure, tokenizer: Representation) -> NllReport:
     by_piece = piece_nlls(losses)
     mean, error = mean_and_error(by_piece)
     quarter = losses.column * _N_QUARTERS // protocol.context
+    groups: dict[str, Any] = {
+        name: _means(losses.loss, mask.astype(np.int64), 2)[1]
+        for name, mask in tokenizer.loss_groups(losses.place).items()
+    }
+    voices = {name: groups.pop(name) for name in tokenizer.voices}
     return NllReport(
         nll=float(losses.loss.mean()),
         events=len(losses.loss),
@@ -303,26 +305,11 @@ def _report(losses: EventLosses, protocol: Measure) -> NllReport:
         mean_over_pieces=mean,
         standard_error=error,
         by_quarter=_means(losses.loss, quarter, _N_QUARTERS),
-        **_chorale_parts(losses, protocol.kind == "chorale"),
+        by_voice={name: nll for name, nll in voices.items() if nll is not None} or None,
+        **groups,
         protocol=asdict(protocol),
         by_piece=by_piece,
     )
-
-
-def _chorale_parts(losses: EventLosses, is_chorale: bool) -> dict[str, Any]:
-    """Means by voice and by place in the beat; None for what is no chorale."""
-    names = ("by_voice", "on_beat", "half_beats", "odd_sixteenths", "off_beat")
-    if not is_chorale:
-        return dict.fromkeys(names)
-    voice = losses.place % len(VOICE_NAMES)
-    sixteenth = losses.place // len(VOICE_NAMES) % SIXTEENTHS_PER_BEAT
-    # 0: on the beat, 1: odd sixteenths, 2: half-beats
-    kind_of_place = np.where(sixteenth % 2 == 1, 1, sixteenth)
-    on_beat, odd, half = _means(losses.loss, kind_of_place, 3)
-    off_beat = _means(losses.loss, (sixteenth > 0).astype(np.int64), 2)[1]
-    by_voice = dict(zip(VOICE_NAMES, _means(losses.loss, voice, len(VOICE_NAMES)), strict=True))
-    present = {name: mean for name, mean in by_voice.items() if mean is not None}
-    return dict(zip(names, (present, on_beat, half, odd, off_beat), strict=True))
 
 
 def _means(loss: FloatArray, group: IntArray, n_groups: int = 0) -> list[float | None]:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from music_transformer.errors import MidiError, TokenError
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
-from music_transformer.tokenizers.chorale import SIXTEENTHS_PER_BEAT, VOICE_NAMES
+from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT, VOICE_NAMES
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

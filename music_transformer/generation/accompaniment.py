@@ -38,17 +38,18 @@ from music_transformer.generation.filters import (
     draw,
     sample_generator,
 )
-from music_transformer.generation.melody import Melody, Range, read_melody, transposition_into
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import NoteSequence
-from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import AccompanimentTokenizer, ChoraleTokenizer
-from music_transformer.tokenizers.chorale import (
-    N_VOICES,
-    SILENCE,
-    VOICE_NAMES,
+from music_transformer.representations import AccompanimentTokenizer, ChoraleTokenizer
+from music_transformer.representations.chorale.grid import N_VOICES, SILENCE, VOICE_NAMES
+from music_transformer.representations.chorale.melody import (
+    Melody,
+    Range,
+    read_melody,
+    transposition_into,
 )
+from music_transformer.sampling import Sampling
 
 DEFAULT_CANDIDATES = 8
 #: Lowest and highest pitch of each voice in the training split of JSB Chorales: for checkpoints

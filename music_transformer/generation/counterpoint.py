@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from music_transformer.errors import ConfigError
-from music_transformer.tokenizers.chorale import SILENCE
+from music_transformer.representations.chorale.grid import SILENCE
 
 #: The factor unless another is asked for; docs/chorales.md says how it was chosen.
 DEFAULT_PARALLELS = 0.005

@@ -28,19 +28,19 @@ from music_transformer.checkpoint import Session
 from music_transformer.datasets.pairs import cut_segment
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.filters import Filters, draw, sample_generator
-from music_transformer.generation.grammar import PerformanceGrammar
 from music_transformer.generation.sampler import context_of, step
-from music_transformer.generation.segment import later_part, time_of
-from music_transformer.generation.tune import giving_way, later, read_tune, together
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.tokenizers.melody import STEPS_PER_SECOND as MELODY_STEPS
-from music_transformer.tokenizers.vocabulary import (
-    END,
-    NOTE_ON,
-    START,
-    rest,
+from music_transformer.representations.accompaniment.merge import (
+    giving_way,
+    later,
+    read_tune,
+    together,
 )
+from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations.performance.grammar import PerformanceGrammar
+from music_transformer.representations.performance.segment import later_part, time_of
+from music_transformer.representations.performance.vocabulary import END, NOTE_ON, START, rest
 
 LONGEST_TAIL = STEPS_PER_SECOND  # steps that the piano may ring after the melody
 AHEAD = 4 * STEPS_PER_SECOND  # steps of the melody that the model sees ahead, while it goes on
@@ -120,7 +120,7 @@ def play_to(
 
     Args:
         session: a model of melodies and accompaniments.
-        melody: one voice; of more the highest notes are taken, see `tokenizers.melody`.
+        melody: one voice; of more the highest notes are taken, see `representations.accompaniment`.
         candidates: how many to draw; candidate i has generator (seed, i).
         filters: what to leave out of each draw.
         seed: the same seed, the same music.

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from music_transformer.errors import ConfigError
 from music_transformer.notes import STEPS_PER_SECOND
-from music_transformer.tokenizers.vocabulary import NOTE_OFF, TIME_SHIFT
+from music_transformer.representations.performance.vocabulary import NOTE_OFF, TIME_SHIFT
 
 
 def check_hold_seconds(hold_seconds: float | None) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from music_transformer.checkpoint import Session
-from music_transformer.errors import ConfigError
 from music_transformer.generation.counterpoint import discourage_parallels
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.filters import (
@@ -23,21 +22,21 @@ from music_transformer.generation.filters import (
     draw,
     sample_generator,
 )
-from music_transformer.generation.grammar import ChoraleGrammar, PerformanceGrammar
 from music_transformer.generation.held import age_held_notes
-from music_transformer.generation.primer import read_primer
 from music_transformer.generation.report import GenerationReport
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.settings import Settings
 from music_transformer.model.decoder import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.tokenizers import (
-    AccompanimentTokenizer,
+from music_transformer.representations import (
     ChoraleTokenizer,
     PerformanceTokenizer,
 )
-from music_transformer.tokenizers.chorale import N_VOICES, SIXTEENTHS_PER_BEAT
-from music_transformer.tokenizers.vocabulary import PEDAL_ON, VELOCITY
+from music_transformer.representations.base import Limits
+from music_transformer.representations.chorale.grammar import ChoraleGrammar
+from music_transformer.representations.chorale.grid import N_VOICES, SIXTEENTHS_PER_BEAT
+from music_transformer.representations.performance.grammar import PerformanceGrammar
+from music_transformer.representations.performance.vocabulary import PEDAL_ON, VELOCITY
 
 #: The number of a sample and its next id.
 NumberedIds = Generator[tuple[int, int], None, None]
@@ -131,18 +130,12 @@ class Run:
         primer: NoteSequence | Sequence[int] | None,
         draws: Sequence[Draw],
     ) -> None:
-        if isinstance(session.tokenizer, AccompanimentTokenizer):
-            raise ConfigError(
-                f"{session.path}: this checkpoint continues nothing, it plays to a melody; use "
-                "accompany, or take another checkpoint, such as piano."
-            )
         self.settings = settings = draws[0].settings
         self._session = session
         self._context = context_of(session.config, settings.context)
-        self._primer = read_primer(
-            session.tokenizer,
+        self._primer = session.tokenizer.read_primer(
             primer,
-            primer_seconds=settings.primer_seconds,
+            last_seconds=settings.primer_seconds,
             keep_silence=settings.keep_silence,
         )
         self._primer_steps = 0
@@ -267,7 +260,9 @@ class Run:
             wanted = N_VOICES * math.ceil(seconds / self._sixteenth - 1e-6)
         if wanted is not None:  # the last sixteenth has all its voices
             wanted += -(len(ids) + wanted) % N_VOICES
-        return _Sample(ChoraleGrammar(tokenizer.vocab_size), made_by, filters, wanted)
+        return _Sample(
+            ChoraleGrammar(tokenizer.vocab_size, self._primer, Limits()), made_by, filters, wanted
+        )
 
     @property
     def _sixteenth(self) -> float:

@@ -17,7 +17,6 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
 from music_transformer.generation import generate
 from music_transformer.generation.filters import choose_filters
-from music_transformer.generation.opening import split_opening
 from music_transformer.midi import read_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio, with_primer_gap
@@ -108,8 +107,7 @@ def split_pieces(
         if limit is not None and len(pieces) == limit:
             break
         try:
-            pieces[path.name] = split_opening(
-                session.tokenizer,
+            pieces[path.name] = session.tokenizer.split_opening(
                 read_midi(path),
                 seconds=settings.primer_seconds,
                 events=settings.events,

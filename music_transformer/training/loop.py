@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.checkpoint import load_weights, read_config, write_files
-from music_transformer.datasets import PreparedData, TrainingWindows
-from music_transformer.datasets.pairs import TrainingPairs
+from music_transformer.datasets import PreparedData
+from music_transformer.datasets.pairs import training_windows
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.training import state
@@ -137,8 +137,7 @@ class Trainer:
             muon_dtype=torch.bfloat16 if bfloat16 else torch.float32,
         )
         self.average = copy.deepcopy(model) if config.ema is not None else None
-        windows = TrainingPairs if data.tokenizer.kind == "accompaniment" else TrainingWindows
-        self.windows = windows(
+        self.windows = training_windows(
             data,
             length=self.window,
             batch_size=config.batch_size,

@@ -20,7 +20,6 @@ from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout
 from music_transformer.model.kinds import KINDS, build_model, kind_of
-from music_transformer.tokenizers import AccompanimentTokenizer
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.grafting import describe_graft, graft
 from music_transformer.training.precision import resolve_autocast
@@ -248,11 +247,10 @@ def resumed_plan(
 
 def _is_decoder_of(given: Mapping[str, Any], data: PreparedData) -> bool:
     """Whether a checkpoint writes, without a melody, what the data have one for."""
-    tokenizer = data.tokenizer
     return (
-        isinstance(tokenizer, AccompanimentTokenizer)
+        data.tokenizer.has_melody
         and given.get("kind", "decoder") == "decoder"
-        and given["tokenizer"] == tokenizer.performance.to_config()
+        and given["tokenizer"] == data.tokenizer.events_config()
     )
 
 

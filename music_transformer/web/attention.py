@@ -1,7 +1,7 @@
 """What the model listened to when it wrote a note, told in notes.
 
 The model attends to events; a musician sees notes. An event's weight is given to the note it is
-part of, see `tokenizers.parts`. What is left went to the time between the notes, and to START.
+part of, see `note_of_event`. What is left went to the time between the notes, and to START.
 
 The query is the place that wrote the note: the weights with which the model, having read all before
 it, chose this event. For a note of the primer: those with which it would have expected it.
@@ -16,7 +16,6 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.attention import require_heads
 from music_transformer.model.attention_row import attention_row
-from music_transformer.tokenizers.parts import parts_of
 from music_transformer.web.takes import Take, rows_of
 
 #: The past that is looked at, the whole context of most models: as much as a moment's work.
@@ -54,7 +53,7 @@ def attention_of_note(
     )
     if row is None:
         raise ConfigError("the take has no such note.")
-    parts = parts_of(session.tokenizer, take.ids)  # its rows are those of `notes`
+    parts = session.tokenizer.note_of_event(take.ids)  # its rows are those of `notes`
     read = [session.tokenizer.start, *take.ids[: parts.onset[row]]]
     owner = np.append(-1, parts.note)[: len(read)]  # position i of `read` holds event i - 1
     first = max(0, len(read) - min(session.config.context, MAX_EVENTS))

@@ -21,10 +21,10 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import MusicTransformerError
 from music_transformer.generation import Settings, stream
 from music_transformer.generation.degeneration import degeneracies
-from music_transformer.generation.primer import Primer, read_primer
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer
-from music_transformer.tokenizers.chorale import N_VOICES
+from music_transformer.representations import ChoraleTokenizer
+from music_transformer.representations.base import Primer
+from music_transformer.representations.chorale.grid import N_VOICES
 from music_transformer.web.models import Model
 
 #: How often the page hears of new notes.
@@ -120,10 +120,9 @@ class Take:
         Raises:
             MusicTransformerError: the primer or the settings do not suit the model.
         """
-        self.read = read_primer(
-            session.tokenizer,
+        self.read = session.tokenizer.read_primer(
             self.primer,
-            primer_seconds=self.settings.primer_seconds,
+            last_seconds=self.settings.primer_seconds,
             keep_silence=self.settings.keep_silence,
         )
         self.ids = list(self.read.ids)

@@ -22,7 +22,7 @@ import numpy as np
 from music_transformer.midi.read import read_midi
 from music_transformer.midi.write import write_midi
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 MIDI_SUFFIXES = (".mid", ".midi")
 

@@ -36,10 +36,10 @@ from tqdm import tqdm
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.generation.filters import Filters
-from music_transformer.generation.grammar import PerformanceGrammar
 from music_transformer.generation.held import age_held_notes
 from music_transformer.notes import STEPS_PER_SECOND
-from music_transformer.tokenizers.vocabulary import (
+from music_transformer.representations.performance.grammar import PerformanceGrammar
+from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
     N_PITCHES,
     NOTE_OFF,

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from music_transformer.errors import MusicTransformerError
 from music_transformer.midi.read import read_midi
 from music_transformer.midi.write import write_midi
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 MIDI_SUFFIXES = (".mid", ".midi")
 

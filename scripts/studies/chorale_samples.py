@@ -36,7 +36,7 @@ from music_transformer.generation import Settings
 from music_transformer.generation.counterpoint import DEFAULT_PARALLELS
 from music_transformer.generation.filters import choose_filters
 from music_transformer.generation.run import Draw, Run
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.representations import ChoraleTokenizer
 
 SIXTEENTHS_PER_BAR = 16
 N_VOICES = 4

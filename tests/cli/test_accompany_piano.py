@@ -13,7 +13,7 @@ from music_transformer.cli.main import main
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.model import AccompanimentConfig, AccompanimentTransformer
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import AccompanimentTokenizer
+from music_transformer.representations import AccompanimentTokenizer
 
 Command = Callable[..., list[str]]
 Output = pytest.CaptureFixture[str]

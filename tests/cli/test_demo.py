@@ -18,7 +18,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     from music_transformer.checkpoint import save_checkpoint
     from music_transformer.model import ModelConfig, MusicTransformer
-    from music_transformer.tokenizers import PerformanceTokenizer
+    from music_transformer.representations import PerformanceTokenizer
 
     torch.manual_seed(0)
     tokenizer = PerformanceTokenizer()

@@ -11,7 +11,7 @@ from music_transformer.cli.main import main
 from music_transformer.midi.read import read_midi
 from music_transformer.midi.write import write_midi
 from music_transformer.notes import NoteSequence, Pedals
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 A2 = [376, 60, 305, 64, 305, 67, 355, 188, 192, 195, 305, 381, 65, 305, 193]
 

@@ -15,7 +15,7 @@ from music_transformer.evaluation import describe
 from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer, Tokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer, Representation
 
 Output = pytest.CaptureFixture[str]
 
@@ -42,7 +42,7 @@ def performances(folder: Path) -> Path:
     return out
 
 
-def checkpoint(folder: Path, tokenizer: Tokenizer) -> Path:
+def checkpoint(folder: Path, tokenizer: Representation) -> Path:
     torch.manual_seed(5)
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size, n_layers=1, d_model=12, n_heads=3, d_ff=20, context=14
@@ -50,7 +50,7 @@ def checkpoint(folder: Path, tokenizer: Tokenizer) -> Path:
     return save_checkpoint(folder / "model", MusicTransformer(config), tokenizer, training={})
 
 
-def evaluate(folder: Path, data: Path, tokenizer: Tokenizer, *flags: str) -> int:
+def evaluate(folder: Path, data: Path, tokenizer: Representation, *flags: str) -> int:
     model = checkpoint(folder, tokenizer)
     where = ["--checkpoint", str(model), "--data", str(data), "--device", "cpu"]
     return main(["evaluate", *where, *flags])
@@ -61,7 +61,7 @@ def test_two_checkpoints_are_compared_piece_by_piece(tmp_path: Path, capsys: Out
     torch.manual_seed(6)
     config = ModelConfig(vocab_size=132, n_layers=1, d_model=12, n_heads=3, d_ff=20, context=10)
     other = save_checkpoint(tmp_path / "other", MusicTransformer(config), tokenizer, training={})
-    flags = ["--against", str(other), "--no-floors"]
+    flags = ["--against", str(other), "--no-baselines"]
     assert evaluate(tmp_path, data, tokenizer, *flags, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["events"] for one in found["by_piece"]] == [28, 44]
@@ -75,7 +75,7 @@ def test_two_checkpoints_are_compared_piece_by_piece(tmp_path: Path, capsys: Out
     assert "leave --lengths out" in capsys.readouterr().err
 
 
-def test_json_has_the_nll_its_parts_and_the_floors(tmp_path: Path, capsys: Output) -> None:
+def test_json_has_the_nll_its_parts_and_the_baselines(tmp_path: Path, capsys: Output) -> None:
     assert evaluate(tmp_path, chorales(tmp_path), ChoraleTokenizer(), "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert 0 < found["nll"] < 2 * math.log(132)
@@ -83,7 +83,7 @@ def test_json_has_the_nll_its_parts_and_the_floors(tmp_path: Path, capsys: Outpu
     assert found["pieces"] == 2
     assert found["standard_error"] > 0
     assert list(found["by_voice"]) == ["soprano", "alto", "tenor", "bass"]
-    assert list(found["floors"])[-1] == "previous pitch of the voice and position in the beat"
+    assert list(found["baselines"])[-1] == "previous pitch of the voice and position in the beat"
     assert found["protocol"]["context"] == 14
     assert found["protocol"]["stride"] == 7
 
@@ -103,16 +103,16 @@ def test_people_get_a_table_on_stdout(tmp_path: Path, capsys: Output) -> None:
     out = capsys.readouterr().out
     assert "nats per note, validation, 72 events in 2 pieces" in out
     assert "odd sixteenths" in out
-    assert "floors, counted on train" in out
+    assert "baselines, counted on train" in out
 
 
-def test_floors_can_be_left_out(tmp_path: Path, capsys: Output) -> None:
+def test_baselines_can_be_left_out(tmp_path: Path, capsys: Output) -> None:
     data = performances(tmp_path)
-    assert evaluate(tmp_path, data, PerformanceTokenizer(), "--no-floors") == 0
+    assert evaluate(tmp_path, data, PerformanceTokenizer(), "--no-baselines") == 0
     out = capsys.readouterr().out
     assert "nats per event" in out
-    assert "floors" not in out
-    assert not (data / "floors.json").exists()
+    assert "baselines" not in out
+    assert not (data / "baselines.json").exists()
 
 
 def test_the_test_split_comes_with_a_warning(tmp_path: Path, capsys: Output) -> None:

@@ -20,8 +20,8 @@ from music_transformer.midi import read_midi, write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model.quantised import quantise_linears
 from music_transformer.notes import NoteSequence, Tempos
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 Command = Callable[..., list[str]]
 

@@ -13,8 +13,8 @@ from music_transformer.cli.main import main
 from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
 
 pytest.importorskip("midirenderer", reason="needs the [audio] extra")
 pytest.importorskip("scipy", reason="needs the [study] extra")

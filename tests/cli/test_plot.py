@@ -7,7 +7,7 @@ import pytest
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 

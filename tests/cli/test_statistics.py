@@ -11,7 +11,7 @@ from music_transformer.datasets.prepared import write_prepared
 from music_transformer.evaluation.memorisation import INDEX_FILE, MemorisationIndex
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 Output = pytest.CaptureFixture[str]
 

@@ -19,7 +19,7 @@ import torch
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.datasets.prepared import write_prepared
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 TINY = [
     *("steps=40", "n_layers=1", "d_model=12", "n_heads=2", "d_ff=20", "context=29"),

@@ -9,7 +9,7 @@ import pytest
 from music_transformer.datasets.prepared import PreparedData, write_prepared
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 #: Two chorales for training, one for each other split; the second falls silent in the bass.
 CHORALES = {

@@ -13,7 +13,7 @@ from music_transformer.datasets.prepare import find_work, prepare_corpus
 from music_transformer.datasets.prepared import PreparedData, Skipped
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import read_midi
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 SETTINGS = MidiSettings(PerformanceTokenizer().to_config())
 WriteScale = Callable[..., None]
@@ -118,7 +118,7 @@ def test_chorales_are_encoded_as_four_voices(tmp_path: Path, write_scale: WriteS
     settings = MidiSettings(ChoraleTokenizer().to_config())
     data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=settings, jobs=1)
     assert data.tokenizer.kind == "chorale"
-    assert data.voice_ranges is not None
+    assert data.meta["voice_ranges"]
     assert (len(data.pieces("train")[0]) - 2) % 4 == 0
 
 

@@ -29,7 +29,7 @@ def test_prepared_chorales_are_the_raster_scan_with_silence_and_the_corpus_split
         *[67, 62, 57, 43, 69, 64, 57, 43, 131],
     ]
     assert data.pieces("validation")[0][:6].tolist() == [130, 128, 128, 128, 128, 128]
-    assert data.voice_ranges == [(67, 72), (62, 64), (55, 59), (43, 48)]
+    assert data.meta["voice_ranges"] == [[67, 72], [62, 64], [55, 59], [43, 48]]
     assert data.corpus == "jsb"
     data.verify()
 
@@ -97,7 +97,7 @@ def test_the_corpus_has_the_pieces_notes_and_ranges_that_are_known_of_it(
     data = prepare_jsb(corpora / "jsb", tmp_path / "jsb")
     assert [len(data.pieces(split)) for split in data.splits] == [229, 76, 77]
     assert [data.events(split) for split in data.splits] == [220_912, 73_632, 75_600]
-    assert data.voice_ranges == [(60, 81), (52, 74), (46, 69), (36, 66)]
+    assert data.meta["voice_ranges"] == [[60, 81], [52, 74], [46, 69], [36, 66]]
     lengths = [len(piece) - 2 for split in data.splits for piece in data.pieces(split)]
     assert (min(lengths), max(lengths)) == (400, 2560)
     assert not np.any(np.array(lengths) % 16)

@@ -13,7 +13,7 @@ from music_transformer.datasets.maestro import list_maestro, read_csv
 from music_transformer.datasets.prepare import prepare_corpus
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import DatasetError
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 SETTINGS = MidiSettings(PerformanceTokenizer().to_config())
 HEADER = "canonical_composer,canonical_title,split,year,midi_filename,audio_filename,duration\n"

@@ -28,8 +28,8 @@ from music_transformer.datasets.prepared import Melodies, write_prepared
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import AccompanimentTokenizer, MelodyTokenizer, split_melody
-from music_transformer.tokenizers.vocabulary import NOTE_OFF
+from music_transformer.representations import AccompanimentTokenizer, MelodyTokenizer, split_melody
+from music_transformer.representations.performance.vocabulary import NOTE_OFF
 
 PAD, START, END = 388, 389, 390
 SILENCE, MELODY_PAD = 256, 257

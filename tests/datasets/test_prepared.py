@@ -15,7 +15,7 @@ from music_transformer.datasets.prepared import (
     write_prepared,
 )
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 PERFORMANCE = PerformanceTokenizer()
 
@@ -85,7 +85,7 @@ def test_chorales_keep_the_range_of_every_voice_of_the_training_split(tmp_path: 
             "validation": [("c", [90, 90, 90, 90])],
         },
     )
-    assert data.voice_ranges == [(67, 70), (60, 62), (0, 127), (40, 40)]
+    assert data.meta["voice_ranges"] == [[67, 70], [60, 62], [0, 127], [40, 40]]
 
 
 def test_the_checksum_follows_the_ids_the_boundaries_and_the_tokenizer_only(

@@ -161,14 +161,14 @@ def test_chorales_are_moved_inside_the_voice_ranges_and_keep_their_place(
     low = [62, 55, 50, 38] * 10
     high = [72, 62, 56, 45] * 10
     data = prepare_ids([low, high], chorale=True)
-    assert data.voice_ranges == [(62, 72), (55, 62), (50, 56), (38, 45)]
+    assert data.meta["voice_ranges"] == [[62, 72], [55, 62], [50, 56], [38, 45]]
     windows = TrainingWindows(data, length=9, batch_size=8)
     sopranos = set()
     for step in range(60):
         for ids, targets, place in _rows(windows.batch(step)):
             for index, target in zip(place, targets, strict=True):
                 if target < 128:
-                    bottom, top = data.voice_ranges[index % 4]
+                    bottom, top = data.meta["voice_ranges"][index % 4]
                     assert bottom <= target <= top
                     if index % 4 == 0:
                         sopranos.add(target)

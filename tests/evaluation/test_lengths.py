@@ -13,7 +13,7 @@ from music_transformer.evaluation import lengths
 from music_transformer.evaluation.lengths import nll_by_length
 from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.representations import ChoraleTokenizer
 
 
 def chorales(folder: Path) -> PreparedData:

@@ -14,7 +14,7 @@ from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.evaluation.nll import evaluate_nll, event_losses
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 CONTEXT = 14
 

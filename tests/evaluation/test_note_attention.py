@@ -12,7 +12,7 @@ from music_transformer.evaluation.attention import note_at, note_attention
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model.attention_maps import attention_weights
 from music_transformer.notes import NoteSequence, Tempos
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 #: C4 and E4 together, then G4: ids 388 START, VELOCITY 60 64, TIME_SHIFT, offs, 67, TIME_SHIFT.
 THREE = NoteSequence(

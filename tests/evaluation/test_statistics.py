@@ -165,9 +165,9 @@ def test_averages_are_element_by_element_over_the_pieces_that_have_a_number() ->
         average([])
 
 
-def test_statistics_and_floors_need_no_torch() -> None:
+def test_statistics_and_baselines_need_no_torch() -> None:
     code = (
-        "import sys, music_transformer.evaluation, music_transformer.evaluation.floors;"
+        "import sys, music_transformer.evaluation, music_transformer.evaluation.baselines;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

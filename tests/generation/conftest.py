@@ -9,7 +9,7 @@ import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 MakeSession = Callable[..., Session]
 

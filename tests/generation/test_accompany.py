@@ -16,11 +16,11 @@ from music_transformer.errors import ConfigError, MidiError
 from music_transformer.generation import Accompaniment, Filters, accompany
 from music_transformer.generation.accompaniment import JSB_RANGES, voice_ranges
 from music_transformer.generation.filters import draw, sample_generator
-from music_transformer.generation.melody import read_melody, transposition_into
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.notes import NoteSequence, Pedals, Tempos
-from music_transformer.tokenizers import ChoraleTokenizer
-from music_transformer.tokenizers.chorale import sixteenths
+from music_transformer.representations import ChoraleTokenizer
+from music_transformer.representations.chorale.grid import sixteenths
+from music_transformer.representations.chorale.melody import read_melody, transposition_into
 
 MakeSession = Callable[..., Session]
 

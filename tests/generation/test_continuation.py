@@ -13,8 +13,8 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import CheckpointError, ConfigError, MidiError, TokenError
 from music_transformer.generation import generate, generate_batch, stream
 from music_transformer.notes import NoteSequence, Tempos
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
-from music_transformer.tokenizers.vocabulary import TIME_SHIFT, VELOCITY
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations.performance.vocabulary import TIME_SHIFT, VELOCITY
 
 MakeSession = Callable[..., Session]
 

@@ -20,8 +20,8 @@ from music_transformer.generation.counterpoint import (
     makes_parallel,
 )
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import ChoraleTokenizer
-from music_transformer.tokenizers.chorale import SILENCE
+from music_transformer.representations import ChoraleTokenizer
+from music_transformer.representations.chorale.grid import SILENCE
 
 MakeSession = Callable[..., Session]
 

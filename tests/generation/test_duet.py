@@ -11,12 +11,17 @@ from music_transformer.checkpoint import Session
 from music_transformer.datasets.pairs import cut_segment
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.generation import accompany
-from music_transformer.generation.segment import later_part
-from music_transformer.generation.tune import read_tune
 from music_transformer.model import AccompanimentConfig, AccompanimentTransformer
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import AccompanimentTokenizer, PerformanceTokenizer
-from music_transformer.tokenizers.vocabulary import NOTE_OFF, START, TIME_SHIFT, VELOCITY
+from music_transformer.representations import AccompanimentTokenizer, PerformanceTokenizer
+from music_transformer.representations.accompaniment.merge import read_tune
+from music_transformer.representations.performance.segment import later_part
+from music_transformer.representations.performance.vocabulary import (
+    NOTE_OFF,
+    START,
+    TIME_SHIFT,
+    VELOCITY,
+)
 
 TOKENIZER = AccompanimentTokenizer()
 

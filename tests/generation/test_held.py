@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from music_transformer.errors import ConfigError
-from music_transformer.generation.grammar import PerformanceGrammar
 from music_transformer.generation.held import age_held_notes
 from music_transformer.generation.settings import Settings
-from music_transformer.tokenizers.vocabulary import NOTE_OFF, TIME_SHIFT, VELOCITY
+from music_transformer.representations.performance.grammar import PerformanceGrammar
+from music_transformer.representations.performance.vocabulary import NOTE_OFF, TIME_SHIFT, VELOCITY
 
 V = 391
 

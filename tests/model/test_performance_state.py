@@ -16,7 +16,8 @@ from music_transformer.model import performance_state as ps
 from music_transformer.model.seq2seq import AccompanimentTransformer
 from music_transformer.model.seq2seq_config import AccompanimentConfig
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import PerformanceTokenizer, vocabulary
+from music_transformer.representations import PerformanceTokenizer
+from music_transformer.representations.performance import vocabulary
 
 CONFIG = ModelConfig(
     n_layers=2, d_model=12, n_heads=3, d_ff=20, dropout=0.0, context=32, performance_state=True

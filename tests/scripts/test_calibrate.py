@@ -13,7 +13,7 @@ from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.evaluation import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.representations import ChoraleTokenizer
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "release" / "calibrate.py"
 FUNCTIONS: dict[str, Any] = runpy.run_path(str(SCRIPT))

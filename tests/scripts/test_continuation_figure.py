@@ -12,7 +12,7 @@ from music_transformer.checkpoint import save_checkpoint
 from music_transformer.midi import read_midi
 from music_transformer.model import ModelConfig, RNNConfig
 from music_transformer.model.kinds import build_model
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 

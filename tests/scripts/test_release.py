@@ -13,8 +13,8 @@ import torch
 from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.representations import ChoraleTokenizer
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import ChoraleTokenizer
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "release" / "release.py"
 CONFIG = ModelConfig(vocab_size=132, n_layers=1, d_model=6, n_heads=2, d_ff=10, context=14)

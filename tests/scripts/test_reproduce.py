@@ -14,7 +14,7 @@ import pytest
 
 from music_transformer.cli.main import main as command
 from music_transformer.datasets.prepared import write_prepared
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.representations import ChoraleTokenizer
 from music_transformer.training.config import apply_settings
 from music_transformer.training.presets import find_preset
 

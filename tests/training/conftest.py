@@ -9,7 +9,7 @@ import torch
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 
 
 def scale_piece(first: int, notes: int) -> list[int]:

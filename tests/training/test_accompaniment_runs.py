@@ -21,8 +21,8 @@ from music_transformer.model import (
     MusicTransformer,
 )
 from music_transformer.notes import NoteSequence
-from music_transformer.tokenizers import AccompanimentTokenizer, PerformanceTokenizer
-from music_transformer.tokenizers.vocabulary import END, PAD, START
+from music_transformer.representations import AccompanimentTokenizer, PerformanceTokenizer
+from music_transformer.representations.performance.vocabulary import END, PAD, START
 
 TOKENIZER = AccompanimentTokenizer()
 SIZES = {

@@ -9,7 +9,7 @@ from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import CheckpointError
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import ChoraleTokenizer
+from music_transformer.representations import ChoraleTokenizer
 from music_transformer.training.plan import new_plan
 
 

@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.representations.performance.vocabulary import TIME_SHIFT, VELOCITY
 from music_transformer.sampling import Sampling
-from music_transformer.tokenizers import ChoraleTokenizer, PerformanceTokenizer
-from music_transformer.tokenizers.vocabulary import TIME_SHIFT, VELOCITY
 from music_transformer.web.models import available_models
 from music_transformer.web.run import Server, listen
 from music_transformer.web.server import create_app

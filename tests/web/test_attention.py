@@ -7,9 +7,14 @@ import pytest
 from music_transformer.checkpoint import Session, load_checkpoint
 from music_transformer.errors import ConfigError
 from music_transformer.generation import Settings
-from music_transformer.generation.primer import Primer
-from music_transformer.tokenizers.chorale import SILENCE
-from music_transformer.tokenizers.vocabulary import NOTE_OFF, NOTE_ON, TIME_SHIFT, VELOCITY
+from music_transformer.representations.base import Primer
+from music_transformer.representations.chorale.grid import SILENCE
+from music_transformer.representations.performance.vocabulary import (
+    NOTE_OFF,
+    NOTE_ON,
+    TIME_SHIFT,
+    VELOCITY,
+)
 from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import Model
 from music_transformer.web.takes import Take, rows_of

@@ -1,0 +1,25 @@
+"""Notes to ids and back, and all else that depends on the kind of music."""
+
+from music_transformer.representations.accompaniment.skyline import extract_melody, split_melody
+from music_transformer.representations.accompaniment.tokenizer import (
+    AccompanimentTokenizer,
+    MelodyTokenizer,
+)
+from music_transformer.representations.base import Grammar, Limits, Primer, Representation
+from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
+from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+from music_transformer.representations.registry import representation_from_config
+
+__all__ = [
+    "AccompanimentTokenizer",
+    "ChoraleTokenizer",
+    "Grammar",
+    "Limits",
+    "MelodyTokenizer",
+    "PerformanceTokenizer",
+    "Primer",
+    "Representation",
+    "extract_melody",
+    "representation_from_config",
+    "split_melody",
+]

@@ -1,0 +1,1 @@
+"""A melody, and what a piano plays to it."""

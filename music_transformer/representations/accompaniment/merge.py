@@ -1,0 +1,95 @@
+"""A melody and a piano as notes: what is kept of a file, and how the two go together.
+
+Of one voice (legato may overlap a little) every note is kept as it is. Of more than one note at a
+time the melody is what the rule of `skyline` takes, whole notes; a warning says so.
+"""
+
+import numpy as np
+
+from music_transformer.errors import MidiError
+from music_transformer.notes import NoteSequence, Pedals
+from music_transformer.representations.accompaniment.skyline import extract_melody
+from music_transformer.representations.chorale.grid import is_monophonic
+
+MELODY_TRACK, PIANO_TRACK = 0, 1
+
+
+def read_tune(notes: NoteSequence) -> tuple[NoteSequence, list[str]]:
+    """The melody of some notes, on track and channel 0, and what was left out to get it.
+
+    Raises:
+        MidiError: there is none.
+    """
+    if not len(notes):
+        raise MidiError("the melody has no notes: there is nothing to accompany.")
+    if is_monophonic(notes.start, notes.end):
+        return _on_track(notes, MELODY_TRACK), []
+    tune = extract_melody(notes)
+    if not len(tune):
+        raise MidiError(
+            "more than one note sounds at a time, and none of them is a melody (notes from G3 up "
+            "are looked at); give the melody alone."
+        )
+    warning = (
+        "the melody has more than one note at a time: its highest notes are taken, "
+        f"{len(tune)} notes from {len(notes)}"
+    )
+    return _on_track(tune, MELODY_TRACK), [warning]
+
+
+def _on_track(notes: NoteSequence, track: int) -> NoteSequence:
+    """The notes and pedals on one track and the channel of its number."""
+    pedals = Pedals(np.full(len(notes.pedals), track), notes.pedals.start, notes.pedals.end)
+    number = np.full(len(notes), track)
+    return notes.replaced(channel=number, track=number, pedals=pedals, warnings={})
+
+
+def later(notes: NoteSequence, seconds: float) -> NoteSequence:
+    """The notes, so much later."""
+    return NoteSequence(
+        pitch=notes.pitch,
+        velocity=notes.velocity,
+        start=notes.start + seconds,
+        end=notes.end + seconds,
+    )
+
+
+def giving_way(piano: NoteSequence, melody: NoteSequence) -> tuple[NoteSequence, int]:
+    """The piano's notes, ended where the melody strikes their key, and how many were.
+
+    One that would begin while the melody holds its key is left out.
+    """
+    start, end = piano.start, piano.end.copy()
+    keep = np.ones(len(piano), dtype=bool)
+    for pitch, begin, finish in zip(melody.pitch, melody.start, melody.end, strict=True):
+        same = piano.pitch == pitch
+        keep &= ~(same & (start >= begin) & (start < finish))
+        cut = same & (start < begin) & (end > begin)
+        end[cut] = begin
+    changed = int((keep & (end < piano.end)).sum() + (~keep).sum())
+    rows = np.flatnonzero(keep)
+    return (
+        NoteSequence(
+            pitch=piano.pitch[rows],
+            velocity=piano.velocity[rows],
+            start=start[rows],
+            end=end[rows],
+        ),
+        changed,
+    )
+
+
+def together(melody: NoteSequence, piano: NoteSequence) -> NoteSequence:
+    """Both, each on its own track and channel, on the tempo map of the melody."""
+    track = np.append(melody.track, np.full(len(piano), PIANO_TRACK))
+    return NoteSequence(
+        pitch=np.append(melody.pitch, piano.pitch),
+        velocity=np.append(melody.velocity, piano.velocity),
+        start=np.append(melody.start, piano.start),
+        end=np.append(melody.end, piano.end),
+        channel=track,
+        track=track,
+        pedals=melody.pedals,
+        end_time=max(melody.end_time, float(piano.end.max(initial=0.0))),
+        tempos=melody.tempos,
+    )

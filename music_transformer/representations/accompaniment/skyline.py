@@ -1,0 +1,133 @@
+"""How a melody is found in piano music.
+
+**The skyline rule** (`melody_rows`) says which notes of a piano piece are its melody. Times are
+those of the keys; the pedal does not count. From the first step to the last:
+
+1. notes below `LOWEST` (G3) or held shorter than `SHORTEST` are accompaniment;
+2. of the notes that start in one step the highest may be melody;
+3. it is not while a higher melody note is held on for more than `LEGATO` beyond its onset;
+4. it is not if it lies more than `FALL` semitones below the last melody note, and that ended less
+   than `REST` ago: what then comes is the accompaniment showing through a rest or under the pedal.
+
+It takes whole notes as they are, so melody and rest together are the music, each note once. It
+fails where the melody is not on top: tunes of the left hand or of inner voices, hands that cross,
+runs and broken chords that rise above the tune. ``docs/accompaniment.md`` has numbers.
+
+The paper's heuristic (Huang et al. 2018, section 4.2) is not published; the rule is this project's
+own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from music_transformer.errors import MidiError
+from music_transformer.notes import STEPS_PER_SECOND as PERFORMANCE_STEPS
+from music_transformer.notes import NoteSequence, to_steps
+from music_transformer.representations.base import Ints
+
+STEPS_PER_SECOND = 10  # of a melody
+
+LOWEST = 55
+SHORTEST = 0.05  # seconds
+LEGATO = 0.1  # seconds
+FALL = 7  # semitones
+REST = 1.0  # seconds
+
+EVENT_STEPS = PERFORMANCE_STEPS // STEPS_PER_SECOND  # steps of 10 ms in one of 100 ms
+_ROUNDING = 1e-9  # seconds: the difference of two times may lie a rounding error below its value
+
+
+def melody_rows(notes: NoteSequence, *, track: int | None = None) -> NDArray[np.bool_]:
+    """Which notes are the melody: (N,), by the skyline rule above or all those of a track.
+
+    Raises:
+        MidiError: no note is on the given track.
+    """
+    if track is not None:
+        on_track: NDArray[np.bool_] = notes.track == track
+        if not on_track.any():
+            known = ", ".join(map(str, np.unique(notes.track).tolist())) or "none"
+            raise MidiError(f"there are no notes on track {track}; tracks with notes: {known}.")
+        return on_track
+    taken = np.zeros(len(notes), dtype=bool)
+    last_pitch, last_end = -1, -np.inf
+    for row in _highest_of_steps(notes).tolist():
+        pitch, start = int(notes.pitch[row]), float(notes.start[row])
+        if pitch < last_pitch and last_end > start + LEGATO:
+            continue
+        if pitch < last_pitch - FALL and start < last_end + REST:
+            continue
+        taken[row] = True
+        last_pitch, last_end = pitch, float(notes.end[row])
+    return taken
+
+
+def split_melody(
+    notes: NoteSequence, *, track: int | None = None
+) -> tuple[NoteSequence, NoteSequence]:
+    """The melody and the rest: each note of the music is in one of them, as it is.
+
+    Both keep the pedals, tempos and the length of the whole.
+
+    Raises:
+        MidiError: no note is on the given track.
+    """
+    rows = melody_rows(notes, track=track)
+    return notes.selected(rows), notes.selected(~rows)
+
+
+def extract_melody(notes: NoteSequence, *, track: int | None = None) -> NoteSequence:
+    """The melody of piano music by the skyline rule, or all notes of a given track.
+
+    Raises:
+        MidiError: no note is on the given track.
+    """
+    return split_melody(notes, track=track)[0]
+
+
+def as_performance(
+    notes: NoteSequence, *, track: int | None = None
+) -> tuple[NoteSequence, NoteSequence]:
+    """Melody and rest as they are learned: the melody by its keys, the rest as the pedal holds it.
+
+    The pedal is applied to the whole before it is divided, so that a note still ends at the next
+    onset of its pitch, whichever side that is on.
+
+    Raises:
+        MidiError: no note is on the given track.
+    """
+    rows = melody_rows(notes, track=track)
+    melody = notes.selected(rows)
+    marked = NoteSequence(
+        pitch=notes.pitch,
+        velocity=notes.velocity,
+        start=notes.start,
+        end=notes.end,
+        channel=notes.channel,
+        track=rows.astype(np.int64),
+        pedals=notes.pedals,
+    ).sustained()
+    return (
+        NoteSequence(
+            pitch=melody.pitch, velocity=melody.velocity, start=melody.start, end=melody.end
+        ),
+        marked.selected(marked.track == 0),
+    )
+
+
+def _highest_of_steps(notes: NoteSequence) -> Ints:
+    """Rows of the highest note that starts in each step, of those that may be melody at all."""
+    long_enough = notes.end - notes.start >= SHORTEST - _ROUNDING
+    rows = np.flatnonzero((notes.pitch >= LOWEST) & long_enough)
+    step = step_of(notes.start[rows])
+    order = np.lexsort((-notes.pitch[rows], step))
+    leads = np.append(True, np.diff(step[order]) > 0)[: len(order)]
+    highest: Ints = rows[order[leads]]
+    return highest
+
+
+def step_of(seconds: NDArray[np.float64]) -> Ints:
+    """The steps of 100 ms that hold these times, once they are rounded as events are."""
+    return to_steps(seconds) // EVENT_STEPS

@@ -1,0 +1,179 @@
+"""A melody as the encoder reads it, and the events of what is played to it.
+
+| ids | in a step of 100 ms |
+| --- | --- |
+| 0-127 | a note of this pitch starts |
+| 128-255 | a note of the pitch ``id - 128`` is held |
+| 256 | silence |
+| 257 | PAD, put behind the shorter melodies of a batch |
+
+One id a step, ten steps a second, one note at a time. Lost are, in this order: velocities, what a
+later note covers, all but one of the notes that start in one step, time finer than 100 ms. Times
+are first rounded to 10 ms, as those of events are, so both sides agree on what comes first. A note
+starts in the step that holds its onset and is held in every further step of which it fills half.
+
+Source: Huang et al. 2018, "Music Transformer", section 4.2 (melodies at 10 steps a second). The ids
+are this project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from music_transformer.errors import ConfigError, TokenError
+from music_transformer.notes import NoteSequence, to_steps
+from music_transformer.representations.accompaniment.skyline import (
+    EVENT_STEPS,
+    STEPS_PER_SECOND,
+    step_of,
+)
+from music_transformer.representations.base import Ids, Ints, Primer, check_ids
+from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+from music_transformer.representations.performance.vocabulary import N_PITCHES
+
+HELD = N_PITCHES
+SILENCE = 2 * N_PITCHES
+PAD = SILENCE + 1
+N_MELODY_IDS = PAD + 1
+MAX_STEPS = 1_000_000  # a day and more
+VELOCITY = 80  # of decoded notes: the grid has none
+
+
+@dataclass(frozen=True)
+class MelodyTokenizer:
+    """One voice, in steps of 100 ms."""
+
+    kind: ClassVar[str] = "melody"
+    vocab_size: ClassVar[int] = N_MELODY_IDS
+    pad: ClassVar[int] = PAD
+    silence: ClassVar[int] = SILENCE
+
+    def encode(self, notes: NoteSequence, steps: int | None = None) -> NDArray[np.uint16]:
+        """The ids of a melody from second 0 on: (S,).
+
+        Of several notes that start in one step the longest counts, of equally long ones the
+        highest; a later note ends the one before.
+
+        Args:
+            notes: in seconds; the pedal does not count.
+            steps: S; default up to the latest end. What is later is cut off.
+
+        Raises:
+            TokenError: more than `MAX_STEPS`.
+        """
+        first, after = _grid_times(notes)
+        if steps is None:
+            steps = int(after.max(initial=0))
+        if not 0 <= steps <= MAX_STEPS:
+            raise TokenError(f"a melody of {steps} steps: expected 0 to {MAX_STEPS:,}.")
+        order = np.lexsort((-notes.pitch, notes.start - notes.end, first))
+        leads = np.append(True, np.diff(first[order]) > 0)[: len(order)]
+        rows = order[leads & (first[order] < steps)]
+        return _painted(notes.pitch[rows], first[rows], after[rows], steps)
+
+    def decode(self, ids: Ids) -> NoteSequence:
+        """The notes of any sequence of known ids: start and end on steps, velocity 80.
+
+        A held pitch that no note of this pitch comes before starts a note. PAD is skipped. Silence
+        at the end counts as time.
+
+        Raises:
+            TokenError: an id outside 0..257, named with its position.
+        """
+        array = check_ids(ids, N_MELODY_IDS)
+        array = array[array != PAD]
+        pitch = np.where(array < SILENCE, array % HELD, -1)
+        before = np.append(-1, pitch[:-1])[: len(pitch)]
+        begins = np.flatnonzero((pitch >= 0) & ((array < HELD) | (pitch != before)))
+        edges = np.flatnonzero((array < HELD) | (pitch != before))
+        ends = np.append(edges, len(array))[np.searchsorted(edges, begins, side="right")]
+        return NoteSequence(
+            pitch=pitch[begins],
+            velocity=np.full(len(begins), VELOCITY),
+            start=begins / STEPS_PER_SECOND,
+            end=ends / STEPS_PER_SECOND,
+            end_time=len(array) / STEPS_PER_SECOND,
+        )
+
+    def symbols(self, ids: Ids) -> list[str]:
+        """The name of each id, such as ``START 60``, ``HELD 60`` or ``SILENCE``."""
+        names = {SILENCE: "SILENCE", PAD: "PAD"}
+        return [
+            names.get(i) or (f"START {i}" if i < HELD else f"HELD {i - HELD}")
+            for i in check_ids(ids, N_MELODY_IDS).tolist()
+        ]
+
+    def duration_seconds(self, ids: Ids) -> float:
+        """How long the ids last, without PAD."""
+        array = check_ids(ids, N_MELODY_IDS)
+        return float((array != PAD).sum()) / STEPS_PER_SECOND
+
+    def to_config(self) -> dict[str, Any]:
+        """What says how the ids were made."""
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class AccompanimentTokenizer(PerformanceTokenizer):
+    """A melody on one side, the events of what accompanies it on the other.
+
+    As a `Representation` it is that of the accompaniment: the 391 ids of a performance.
+    """
+
+    pedal: str = field(default="sustain", init=False)
+
+    kind: ClassVar[str] = "accompaniment"
+    source_vocab_size: ClassVar[int] = N_MELODY_IDS
+    melody: ClassVar[MelodyTokenizer] = MelodyTokenizer()
+    has_melody: ClassVar[bool] = True
+    opens_plain: ClassVar[bool] = False
+    accompanied: ClassVar[tuple[str, ...]] = ("melody", "accompaniment")
+
+    def to_config(self) -> dict[str, Any]:
+        """What `representation_from_config` needs to make an equal tokenizer."""
+        return {"kind": self.kind}
+
+    def events_config(self) -> dict[str, Any]:
+        """The performance's: a model of performances writes such events without a melody."""
+        return PerformanceTokenizer().to_config()
+
+    def read_primer(
+        self,
+        primer: NoteSequence | Sequence[int] | None,
+        *,
+        last_seconds: float | None = None,
+        keep_silence: bool = False,
+    ) -> Primer:
+        """Nothing: these models play to a melody.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "this checkpoint continues nothing, it plays to a melody; use accompany, or take "
+            "another checkpoint, such as piano."
+        )
+
+
+def _grid_times(notes: NoteSequence) -> tuple[Ints, Ints]:
+    """The step in which each note starts, and the one after the last that it is held in."""
+    first = step_of(notes.start)
+    after = (to_steps(notes.end) + EVENT_STEPS // 2) // EVENT_STEPS
+    return first, np.maximum(first + 1, after)
+
+
+def _painted(pitch: Ints, first: Ints, after: Ints, steps: int) -> NDArray[np.uint16]:
+    """The grid of notes that start in different, rising steps below `steps`: (S,)."""
+    after = np.minimum(after, np.append(first[1:], steps)[: len(first)])
+    lengths = after - first
+    ids = np.full(steps, SILENCE, dtype=np.uint16)
+    note = np.repeat(np.arange(len(first)), lengths)
+    within = np.arange(len(note)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    ids[first[note] + within] = pitch[note] + HELD
+    ids[first] = pitch
+    return ids

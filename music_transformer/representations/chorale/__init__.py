@@ -1,0 +1,1 @@
+"""Four voices on a grid of sixteenths."""

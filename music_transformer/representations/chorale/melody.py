@@ -1,0 +1,170 @@
+"""A melody as an accompanist takes it: notes to keep, and a pitch for every sixteenth.
+
+- One voice (legato may overlap a little): its notes are kept as they are, times, pitches,
+  velocities; of several notes within one sixteenth the longest stands for it on the grid.
+- More than one note at a time: the skyline, the highest pitch of every sixteenth. A note that a
+  higher one covers for a while is cut there, one that is never the highest goes; a warning says so.
+
+The grid cannot tell a repeated note from a held one, the notes can: so they, not the grid, are what
+comes out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from music_transformer.errors import MidiError
+from music_transformer.notes import NoteSequence, Pedals
+from music_transformer.representations.chorale.grid import (
+    SIXTEENTHS_PER_BEAT,
+    is_monophonic,
+    sixteenths,
+)
+
+Ints = NDArray[np.int64]
+Range = tuple[int, int]
+
+LOOSE_SIXTEENTHS = 0.15  # mean distance of onsets from the grid; 0.25 is no relation at all
+_SILENT = -1
+_HIGHEST_PITCH = 127
+
+
+@dataclass(frozen=True, eq=False)
+class Melody:
+    """One voice.
+
+    Attributes:
+        notes: what is kept, all on track 0 and channel 0, with the pedal and tempos of the file.
+        cells: (T,) the pitch of every sixteenth from second 0 on, -1 for silence.
+        warnings: what was left out or rounded.
+    """
+
+    notes: NoteSequence
+    cells: Ints
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def leading_sixteenths(self) -> int:
+        """The sixteenths in whole silent beats before the first note: the beat stays the beat."""
+        first = int(np.argmax(self.cells >= 0))
+        return first // SIXTEENTHS_PER_BEAT * SIXTEENTHS_PER_BEAT
+
+    def outside(self, voice_range: Range, shift: int = 0) -> int:
+        """How many sounding cells lie outside a range after a transposition."""
+        low, high = voice_range
+        sounding = self.cells[self.cells >= 0] + shift
+        return int(((sounding < low) | (sounding > high)).sum())
+
+
+def read_melody(notes: NoteSequence) -> Melody:
+    """The melody of some notes.
+
+    Raises:
+        MidiError: there are none.
+        TokenError: they last too long for a grid.
+    """
+    if not len(notes):
+        raise MidiError("the melody has no notes: there is nothing to accompany.")
+    warnings = []
+    if is_monophonic(notes.start, notes.end):
+        melody = _one_voice(notes)
+        lost = len(notes) - _notes_on(_owners_in_time(notes))
+        if lost:
+            warnings.append(
+                f"{lost} of the {len(notes)} notes of the melody are too short for the grid of "
+                "sixteenths: they are kept, but the voices were composed without them"
+            )
+    else:
+        melody = _skyline(notes)
+        warnings.append(
+            "the melody has more than one note at a time: its highest notes are taken, "
+            f"{len(melody.notes)} notes from {len(notes)}"
+        )
+    offbeat = melody.notes.tempos.quarters(melody.notes.start) * SIXTEENTHS_PER_BEAT
+    if np.abs(offbeat - np.round(offbeat)).mean() > LOOSE_SIXTEENTHS:
+        warnings.append(
+            "the notes of the melody do not follow the sixteenths of its tempo: the harmony may "
+            "change at odd places; quantise it, or set the tempo it was played in"
+        )
+    return Melody(melody.notes, melody.cells, tuple(warnings))
+
+
+def transposition_into(melody: Melody, voice_range: Range) -> int:
+    """Semitones that bring the melody into a range, the fewest; 0 where it lies within.
+
+    A melody wider than the range goes where the fewest of its sixteenths stay outside.
+    """
+    sounding = melody.cells[melody.cells >= 0]
+    shifts = range(-int(sounding.min()), _HIGHEST_PITCH + 1 - int(sounding.max()))
+    return min(shifts, key=lambda shift: (melody.outside(voice_range, shift), abs(shift)))
+
+
+def _one_voice(notes: NoteSequence) -> Melody:
+    owners = _owners_in_time(notes)
+    cells = np.where(owners >= 0, notes.pitch[owners], _SILENT)
+    return Melody(_kept(notes, np.arange(len(notes)), notes.start, notes.end), cells)
+
+
+def _owners_in_time(notes: NoteSequence) -> Ints:
+    """(T,) the note of each sixteenth, -1 for none: a later note ends the one before."""
+    ends = np.minimum(notes.end, np.append(notes.start[1:], np.inf))
+    begin, finish = sixteenths(
+        NoteSequence(
+            pitch=notes.pitch,
+            velocity=notes.velocity,
+            start=notes.start,
+            end=ends,
+            tempos=notes.tempos,
+        )
+    )
+    return _painted(np.lexsort((ends - notes.start, finish, begin)), begin, finish)
+
+
+def _skyline(notes: NoteSequence) -> Melody:
+    begin, finish = sixteenths(notes)
+    owners = _painted(np.lexsort((begin, notes.pitch)), begin, finish)  # the highest comes last
+    edges = np.flatnonzero(np.diff(owners)) + 1
+    first, after = np.append(0, edges), np.append(edges, len(owners))
+    heard = owners[first] >= 0
+    first, after, rows = first[heard], after[heard], owners[first[heard]]
+    at = notes.tempos.at_quarters
+    start = np.where(first == begin[rows], notes.start[rows], at(first / SIXTEENTHS_PER_BEAT))
+    end = np.where(after == finish[rows], notes.end[rows], at(after / SIXTEENTHS_PER_BEAT))
+    cells = np.where(owners >= 0, notes.pitch[owners], _SILENT)
+    return Melody(_kept(notes, rows, start, end), cells)
+
+
+def _painted(order: Ints, begin: Ints, finish: Ints) -> Ints:
+    """(T,) the last note of `order` that sounds in each sixteenth, -1 for none."""
+    owners = np.full(int(finish.max()), -1, dtype=np.int64)
+    for note in order.tolist():
+        owners[begin[note] : finish[note]] = note
+    return owners
+
+
+def _notes_on(owners: Ints) -> int:
+    """How many notes have a sixteenth of their own."""
+    return len(np.unique(owners[owners >= 0]))
+
+
+def _kept(
+    notes: NoteSequence, rows: Ints, start: NDArray[np.float64], end: NDArray[np.float64]
+) -> NoteSequence:
+    """Some of the notes, with new times, as one voice."""
+    pedals = Pedals(
+        channel=np.zeros(len(notes.pedals), dtype=np.int64),
+        start=notes.pedals.start,
+        end=notes.pedals.end,
+    )
+    return NoteSequence(
+        pitch=notes.pitch[rows],
+        velocity=notes.velocity[rows],
+        start=start,
+        end=end,
+        pedals=pedals,
+        end_time=notes.end_time,
+        tempos=notes.tempos,
+    )

@@ -1,0 +1,261 @@
+"""Four voices on a grid of sixteenths: grid or notes to ids and back.
+
+| ids | event |
+| --- | --- |
+| 0-127 | the pitch that sounds in this voice during this sixteenth |
+| 128 | silence |
+| 129, 130, 131 | PAD, START, END |
+
+The grid (T, 4) is read row by row: soprano, alto, tenor, bass of one sixteenth, then of the next,
+so the id at index p belongs to voice p % 4 and sixteenth p // 4. Equal neighbours are one held
+note: the grid cannot tell a held pitch from a repeated one, which is the loss of this
+representation, with everything between the sixteenths, velocities and timbre.
+
+Source: Huang et al. 2018, "Music Transformer", section 3 and appendix A.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from music_transformer.errors import TokenError
+from music_transformer.notes import NoteSequence, Tempos
+from music_transformer.representations.base import (
+    DEFAULT_SECONDS_PER_BEAT,
+    IdArray,
+    Ids,
+    Ints,
+    Limits,
+    Mask,
+    NoteIndex,
+    Primer,
+    Representation,
+    check_ids,
+    note_index,
+    shift_ids,
+)
+from music_transformer.representations.chorale.augment import transpositions, voice_ranges
+from music_transformer.representations.chorale.baselines import chorale_baselines
+from music_transformer.representations.chorale.grammar import ChoraleGrammar
+from music_transformer.representations.chorale.grid import (
+    END,
+    N_IDS,
+    N_VOICES,
+    PAD,
+    SILENCE,
+    SIXTEENTHS_PER_BEAT,
+    START,
+    VOICE_NAMES,
+    grid_by_pitch,
+    grid_by_voice,
+    held_notes,
+    sixteenths,
+    tempo_map,
+    voices_of,
+)
+from music_transformer.representations.chorale.primer import read_primer
+
+VELOCITY = 80
+
+
+@dataclass(frozen=True)
+class ChoraleTokenizer(Representation):
+    """Soprano, alto, tenor and bass, sixteenth by sixteenth."""
+
+    kind: ClassVar[str] = "chorale"
+    vocab_size: ClassVar[int] = N_IDS
+    pad: ClassVar[int] = PAD
+    start: ClassVar[int] = START
+    end: ClassVar[int] = END
+    crop_step: ClassVar[int] = N_VOICES
+    voices: ClassVar[tuple[str, ...]] = VOICE_NAMES
+    keeps_silence: ClassVar[bool] = True  # without it the sixteenths would not know their beat
+    accompanied: ClassVar[tuple[str, ...]] = VOICE_NAMES
+
+    def encode_grid(self, grid: ArrayLike) -> list[int]:
+        """The ids of a grid (T, 4) of pitches, where -1 is silence.
+
+        Raises:
+            TokenError: another shape, or a value that is no pitch, named with its place.
+        """
+        cells = np.asarray(grid)
+        if cells.size == 0:
+            return []
+        if cells.ndim != 2 or cells.shape[1] != N_VOICES:
+            raise TokenError(f"grid has shape {cells.shape}, expected (T, {N_VOICES}).")
+        bad = (cells != np.floor(cells)) | (cells < -1) | (cells >= SILENCE)
+        if bad.any():
+            row, voice = np.argwhere(bad)[0].tolist()
+            raise TokenError(
+                f"grid holds {cells[row, voice]} at sixteenth {row}, {VOICE_NAMES[voice]}: "
+                "expected a pitch 0..127, or -1 for silence."
+            )
+        ids: list[int] = np.where(cells < 0, SILENCE, cells).astype(np.int64).reshape(-1).tolist()
+        return ids
+
+    def decode_grid(self, ids: Ids) -> Ints:
+        """The grid (T, 4) of pitches, -1 for silence; PAD, START and END are skipped.
+
+        A last row that is not full is completed with silence.
+        """
+        array = check_ids(ids, N_IDS)
+        array = array[array <= SILENCE]
+        missing = -len(array) % N_VOICES
+        array = np.append(array, np.full(missing, SILENCE))
+        return np.where(array == SILENCE, -1, array).reshape(-1, N_VOICES)  # (T, 4)
+
+    def encode_array(self, notes: NoteSequence, *, keep_silence: bool = True) -> NDArray[np.uint16]:
+        """The ids of the notes (4 T,), quantised to sixteenths of their own tempo map.
+
+        Four tracks, or else four channels, each with one note at a time, are the voices in that
+        order. Otherwise voices follow pitch in every sixteenth: the highest is the soprano, the
+        lowest the bass, inner voices stay silent where there are fewer than four; of more than four
+        the second from either end are the inner ones.
+
+        Args:
+            notes: in seconds; 120 beats a minute where they have no tempo.
+            keep_silence: keep the silent sixteenths before the first note.
+
+        Raises:
+            TokenError: no notes, or a length past `MAX_SIXTEENTHS`.
+        """
+        if not len(notes):
+            raise TokenError("there is no note to encode: a chorale needs at least one.")
+        begin, finish = sixteenths(notes)
+        voice = voices_of(notes)
+        grid = (
+            grid_by_pitch(notes, begin, finish)
+            if voice is None
+            else grid_by_voice(notes.pitch, voice, begin, finish)
+        )
+        if not keep_silence:
+            grid = grid[int(begin.min()) :]
+        return np.array(self.encode_grid(grid), dtype=np.uint16)
+
+    def decode(
+        self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
+    ) -> NoteSequence:
+        """The notes of any sequence of known ids: equal neighbours are one, voice v is track v.
+
+        Args:
+            ids: PAD, START and END are skipped.
+            seconds_per_beat: four sixteenths; rounded to microseconds, which is what MIDI can say.
+
+        Raises:
+            TokenError: an id outside the vocabulary, named with its position; a beat of no length.
+        """
+        if not 0 < seconds_per_beat < 60:
+            raise TokenError(f"seconds_per_beat={seconds_per_beat} is no beat; try 0.75.")
+        seconds_per_beat = round(seconds_per_beat * 1e6) / 1e6
+        grid = self.decode_grid(ids)
+        runs = [held_notes(grid[:, voice]) for voice in range(N_VOICES)]
+        voice = np.repeat(np.arange(N_VOICES), [len(pitch) for pitch, _, _ in runs])
+        pitch, begin, finish = (np.concatenate(column) for column in zip(*runs, strict=True))
+        return NoteSequence(
+            pitch=pitch,
+            velocity=np.full(len(pitch), VELOCITY),
+            start=begin * seconds_per_beat / SIXTEENTHS_PER_BEAT,
+            end=finish * seconds_per_beat / SIXTEENTHS_PER_BEAT,
+            channel=voice,
+            track=voice,
+            end_time=len(grid) * seconds_per_beat / SIXTEENTHS_PER_BEAT,
+            tempos=Tempos(seconds=[0.0], seconds_per_quarter=[seconds_per_beat]),
+        )
+
+    def symbols(self, ids: Ids) -> list[str]:
+        """The name of each id's event, such as ``PITCH 60`` or ``SILENCE``."""
+        names = {SILENCE: "SILENCE", PAD: "PAD", START: "START", END: "END"}
+        return [names.get(i, f"PITCH {i}") for i in check_ids(ids, N_IDS).tolist()]
+
+    def duration_seconds(
+        self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
+    ) -> float:
+        """How long the rows of the grid last, the last one counted whole."""
+        return len(self.decode_grid(ids)) * seconds_per_beat / SIXTEENTHS_PER_BEAT
+
+    def seconds_per_beat(self, notes: NoteSequence) -> float:
+        """The beat of the notes: the tempo in force the longest; 0.5 s where they have none."""
+        times, tempos = tempo_map(notes)
+        until = np.append(times[1:], max(notes.end_time, float(times[-1])))
+        in_force = np.clip(until, None, notes.end_time) - np.clip(times, None, notes.end_time)
+        different, which = np.unique(tempos, return_inverse=True)
+        return float(different[np.argmax(np.bincount(which, weights=in_force))])
+
+    def note_of_event(self, ids: Ids) -> NoteIndex:
+        """The note of each id: every sixteenth of a held note is part of it; silence is of none."""
+        return _note_of_event(check_ids(ids, N_IDS).tolist())
+
+    def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
+        """The semitones that keep every voice inside its range in training, 0 always."""
+        return transpositions(events, meta["voice_ranges"])
+
+    def transposed(self, ids: IdArray, semitones: int) -> IdArray:
+        """The ids with every pitch moved; silence, PAD, START and END stay."""
+        return shift_ids(ids, SILENCE, semitones)
+
+    def describe_training(self, pieces: Sequence[IdArray]) -> dict[str, Any]:
+        """The range of each voice."""
+        return {"voice_ranges": voice_ranges(pieces)}
+
+    def evaluation_stride(self, context: int) -> int:
+        """Half a context, so that every cell is predicted from at least as much."""
+        return max(context // 2, 1)
+
+    def loss_groups(self, place: Ints) -> dict[str, Mask]:
+        """The cells of each voice, and those on the beat and off it."""
+        voice, sixteenth = place % N_VOICES, place // N_VOICES % SIXTEENTHS_PER_BEAT
+        return {
+            **{name: voice == number for number, name in enumerate(VOICE_NAMES)},
+            "on_beat": sixteenth == 0,
+            "half_beats": sixteenth == 2,
+            "odd_sixteenths": sixteenth % 2 == 1,
+            "off_beat": sixteenth > 0,
+        }
+
+    def baselines(self, train: Sequence[IdArray], pieces: Sequence[IdArray]) -> dict[str, float]:
+        """Counts of the symbol, of what follows each in its voice, and of that by position."""
+        return chorale_baselines(train, pieces)
+
+    def _read_primer(
+        self,
+        primer: NoteSequence | Sequence[int],
+        last_seconds: float | None,
+        keep_silence: bool,
+    ) -> Primer:
+        return read_primer(self, primer, last_seconds, keep_silence)
+
+    def grammar(self, primer: Primer, limits: Limits) -> ChoraleGrammar:
+        """Any pitch, or silence, in every voice of every sixteenth."""
+        return ChoraleGrammar(N_IDS, primer, limits)
+
+    def _split_at(self, ids: list[int], seconds: float) -> tuple[list[int], list[int]]:
+        cut = N_VOICES * round(seconds / DEFAULT_SECONDS_PER_BEAT * SIXTEENTHS_PER_BEAT)
+        return ids[:cut], ids[cut:]
+
+    def to_config(self) -> dict[str, Any]:
+        """What `representation_from_config` needs to make an equal tokenizer."""
+        return {"kind": self.kind}
+
+
+def _note_of_event(ids: list[int]) -> NoteIndex:
+    onsets: list[tuple[int, int, int, int]] = []
+    owner = [-1] * len(ids)
+    cell = 0
+    sounding: list[tuple[int, int]] = [(SILENCE, -1)] * N_VOICES  # pitch and number by voice
+    for index, pitch in enumerate(ids):
+        if pitch > SILENCE:
+            continue
+        step, voice = divmod(cell, N_VOICES)
+        cell += 1
+        if pitch < SILENCE and sounding[voice][0] != pitch:
+            sounding[voice] = (pitch, len(onsets))
+            onsets.append((step, pitch, voice, index))
+        elif pitch == SILENCE:
+            sounding[voice] = (SILENCE, -1)
+        owner[index] = sounding[voice][1]
+    return note_index(owner, onsets)

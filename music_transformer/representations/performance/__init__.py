@@ -1,0 +1,1 @@
+"""Piano with expressive timing."""

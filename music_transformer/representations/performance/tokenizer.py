@@ -1,0 +1,409 @@
+"""Piano with expressive timing: notes to events and back.
+
+Encoding loses, in this order: key-up times hidden by the pedal (``pedal="sustain"``), channels and
+tracks, time finer than 10 ms, velocity finer than 4, and a second onset of a pitch within one step.
+Decoding loses nothing: ``encode(decode(ids)) == ids`` for every *canonical* stream, which is what
+`encode` returns:
+
+- within a step PEDAL_OFF, PEDAL_ON, then NOTE_OFF ascending, then NOTE_ON ascending;
+- SET_VELOCITY right before a NOTE_ON whose bin differs from the last one's, and before the first;
+- a rest is as many TIME_SHIFT 100 as fit, then what is left; none after the last event.
+
+Both directions are numpy from end to end; `tests/representations/reference.py` says the same
+in loops.
+
+Source: Huang et al. 2018, "Music Transformer", appendix A.2; the policies where the paper is silent
+(two onsets in a step, notes shorter than a step, orphans) are this project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from music_transformer.errors import ConfigError, TokenError
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
+from music_transformer.representations.base import (
+    DEFAULT_SECONDS_PER_BEAT,
+    IdArray,
+    Ids,
+    Ints,
+    Limits,
+    NoteIndex,
+    Primer,
+    Representation,
+    check_ids,
+    note_index,
+    shift_ids,
+)
+from music_transformer.representations.performance.augment import (
+    STRETCHES,
+    stretched_window,
+    transpositions,
+)
+from music_transformer.representations.performance.baselines import performance_baselines
+from music_transformer.representations.performance.grammar import PerformanceGrammar
+from music_transformer.representations.performance.plain import plain_crop
+from music_transformer.representations.performance.primer import read_primer, split_at
+from music_transformer.representations.performance.vocabulary import (
+    DEFAULT_VELOCITY_BIN,
+    END,
+    MAX_SHIFT,
+    N_EVENTS,
+    N_IDS,
+    N_IDS_WITH_PEDAL,
+    NOTE_OFF,
+    NOTE_ON,
+    PAD,
+    PEDAL_OFF,
+    PEDAL_ON,
+    START,
+    TIME_SHIFT,
+    VELOCITIES_PER_BIN,
+    VELOCITY,
+    symbol,
+    without_leading_silence,
+)
+
+PEDAL_MODES = ("sustain", "events")
+MAX_SECONDS = 1_000_000  # eleven days: more would be gigabytes of TIME_SHIFT
+
+# An event waiting for its place is one int64 that sorts as the canonical order wants:
+# step, then kind, then pitch; the velocity bin rides along in the lowest bits.
+_BIN_BITS, _PITCH_BITS, _KIND_BITS = 5, 7, 2
+_KIND_SHIFT = _BIN_BITS + _PITCH_BITS
+_STEP_SHIFT = _KIND_SHIFT + _KIND_BITS
+_KIND_IDS = np.array([PEDAL_OFF, PEDAL_ON, NOTE_OFF, NOTE_ON])
+_KIND_PEDAL_OFF, _KIND_PEDAL_ON, _KIND_NOTE_OFF, _KIND_NOTE_ON = range(4)
+
+
+@dataclass(frozen=True)
+class PerformanceTokenizer(Representation):
+    """The 388 events of the paper, plus PAD, START and END.
+
+    Args:
+        pedal: "sustain" lengthens the notes that the pedal holds; "events" keeps the pedal as
+            PEDAL_ON and PEDAL_OFF, in a vocabulary of 393 ids, and the notes' own key-up times.
+    """
+
+    pedal: str = "sustain"
+
+    kind: ClassVar[str] = "performance"
+    pad: ClassVar[int] = PAD
+    start: ClassVar[int] = START
+    end: ClassVar[int] = END
+    crop_step: ClassVar[int] = 1
+    stretches: ClassVar[tuple[float, ...]] = STRETCHES
+    opens_plain: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.pedal not in PEDAL_MODES:
+            raise ConfigError(f"pedal={self.pedal!r} is unknown; try one of {PEDAL_MODES}.")
+
+    @property
+    def vocab_size(self) -> int:
+        """391 ids, or 393 with pedal events."""
+        return N_IDS_WITH_PEDAL if self.pedal == "events" else N_IDS
+
+    def encode_array(self, notes: NoteSequence, *, keep_silence: bool = True) -> NDArray[np.uint16]:
+        """The canonical ids of the notes as an array (N,), without a Python object per event.
+
+        Args:
+            notes: in seconds; their pedals are applied or kept as events.
+            keep_silence: keep the time before the first note.
+
+        Raises:
+            TokenError: a time is past `MAX_SECONDS`.
+        """
+        if self.pedal == "sustain":
+            notes = notes.sustained()
+        keys = _note_keys(notes)
+        if self.pedal == "events":
+            keys = np.concatenate([_pedal_keys(notes.pedals), keys])
+        keys.sort()
+        ids = _lay_out(keys)
+        return ids if keep_silence else without_leading_silence(ids)
+
+    def decode(
+        self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
+    ) -> NoteSequence:
+        """The notes of any sequence of known ids: PAD, START and END are skipped.
+
+        An orphan NOTE_OFF is ignored; a NOTE_ON of a sounding pitch ends the first; what still
+        sounds ends at the last time; before any SET_VELOCITY the velocity is 66; a note of no
+        length lasts one step, and two of one pitch that start in one step are one.
+
+        Raises:
+            TokenError: an id outside the vocabulary, named with its position.
+        """
+        array = check_ids(ids, self.vocab_size)
+        array = array[(array < N_EVENTS) | (array >= N_IDS)]
+        step = np.cumsum(_shift_steps(array))  # (N,) the time after each event
+        last_step = int(step[-1]) if len(step) else 0
+        velocity = _current_velocity(array)
+        is_note = array < TIME_SHIFT
+        pitch, start, end, velocity = _pair(
+            array[is_note], step[is_note], velocity[is_note], last_step
+        )
+        latest = max(last_step, int(end.max(initial=0)))
+        return NoteSequence(
+            pitch=pitch,
+            velocity=velocity,
+            start=start / STEPS_PER_SECOND,
+            end=end / STEPS_PER_SECOND,
+            pedals=_pedals_of(array, step, last_step),
+            end_time=latest / STEPS_PER_SECOND,
+        )
+
+    def symbols(self, ids: Ids) -> list[str]:
+        """The name of each id's event, such as ``NOTE_ON 60``, ``TIME_SHIFT 50``."""
+        return [symbol(i) for i in check_ids(ids, self.vocab_size).tolist()]
+
+    def duration_seconds(
+        self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
+    ) -> float:
+        """The sum of all time shifts, closing rests too."""
+        return float(_shift_steps(check_ids(ids, self.vocab_size)).sum()) / STEPS_PER_SECOND
+
+    def note_of_event(self, ids: Ids) -> NoteIndex:
+        """The note of each id: NOTE_ON, the SET_VELOCITY right before it, and its NOTE_OFF.
+
+        Time between the notes, pedals, PAD, START and END are part of none.
+        """
+        return _note_of_event(check_ids(ids, self.vocab_size).tolist())
+
+    def crop(self, piece: IdArray, place: int, length: int, factor: float) -> IdArray:
+        """At most `length` ids from `place` on of a piece played `factor` times as long."""
+        return stretched_window(self, piece, place, length, factor)
+
+    def plain_crop(
+        self,
+        piece: IdArray,
+        place: int,
+        length: int,
+        factor: float,
+        random: np.random.Generator,
+    ) -> tuple[IdArray, int]:
+        """The same as a piece of its own that opens plain, and how many events are its opening."""
+        crop, known, at_end = plain_crop(
+            self, piece[1:-1], first=max(0, place - 1), length=length - 1, factor=factor, rng=random
+        )
+        tail = piece[-1:] if at_end else piece[:0]
+        return np.concatenate([piece[:1], crop, tail])[:length], known
+
+    def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
+        """Up to three semitones, as far as the piece stays on the piano, 0 always."""
+        return transpositions(events)
+
+    def transposed(self, ids: IdArray, semitones: int) -> IdArray:
+        """The ids with every NOTE_ON and NOTE_OFF moved; the caller keeps pitches in 0..127."""
+        return shift_ids(ids, TIME_SHIFT, semitones)
+
+    def evaluation_stride(self, context: int) -> int:
+        """A context: windows side by side."""
+        return context
+
+    def baselines(self, train: Sequence[IdArray], pieces: Sequence[IdArray]) -> dict[str, float]:
+        """Counts of the event alone, given one event, and given two."""
+        return performance_baselines(train, pieces, self.vocab_size)
+
+    def _read_primer(
+        self,
+        primer: NoteSequence | Sequence[int],
+        last_seconds: float | None,
+        keep_silence: bool,
+    ) -> Primer:
+        return read_primer(self, primer, last_seconds, keep_silence)
+
+    def grammar(self, primer: Primer, limits: Limits) -> PerformanceGrammar:
+        """Valid and canonical events; time may pass before the first note of a primer's end."""
+        grammar = PerformanceGrammar(
+            self.vocab_size,
+            pedal_events=self.pedal == "events",
+            may_wait=bool(primer.ids),
+            longest_note_steps=int(to_steps(limits.note_seconds)),
+        )
+        grammar.read(primer.ids)
+        grammar.limit(limits)
+        return grammar
+
+    def continuation(self, primer: Primer, new: Sequence[int]) -> NoteSequence:
+        """The notes of new ids alone, with the velocity and the pedal that the primer leaves."""
+        grammar = PerformanceGrammar(self.vocab_size)
+        grammar.read(primer.ids)
+        pedal = [PEDAL_ON] if grammar.pedal_is_down else []
+        return self.decode([VELOCITY + grammar.velocity_bin, *pedal, *new])
+
+    def _split_at(self, ids: list[int], seconds: float) -> tuple[list[int], list[int]]:
+        return split_at(ids, int(to_steps(seconds)))
+
+    def to_config(self) -> dict[str, Any]:
+        """What `representation_from_config` needs to make an equal tokenizer."""
+        return {"kind": self.kind, "pedal": self.pedal}
+
+
+def _note_of_event(ids: list[int]) -> NoteIndex:
+    onsets: list[tuple[int, int, int, int]] = []
+    owner = [-1] * len(ids)
+    numbers: dict[tuple[int, int], int] = {}  # two onsets of a pitch in one step are one note
+    sounding: dict[int, int] = {}
+    step = 0
+    for index, event_id in enumerate(ids):
+        if event_id < NOTE_OFF:
+            pitch = event_id - NOTE_ON
+            number = numbers.setdefault((step, pitch), len(onsets))
+            if number == len(onsets):
+                onsets.append((step, pitch, 0, index))
+            owner[index] = sounding[pitch] = number
+            if index and VELOCITY <= ids[index - 1] < N_EVENTS:
+                owner[index - 1] = number
+        elif event_id < TIME_SHIFT:
+            owner[index] = sounding.pop(event_id - NOTE_OFF, -1)
+        elif event_id < VELOCITY:
+            step += event_id - TIME_SHIFT + 1
+    return note_index(owner, onsets)
+
+
+def one_note_per_onset(
+    pitch: Ints, start: Ints, end: Ints, velocity: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """The notes as one keyboard can play them, ordered by pitch, then start; times in steps.
+
+    A note lasts one step at least; two onsets of a pitch in one step are one note, the louder and
+    the longer of both; a later onset of a pitch cuts the note that sounds.
+
+    Args:
+        pitch, start, end, velocity: (N,) each; `start` and `end` in steps, below 2**32.
+
+    Returns:
+        The same four columns, (M,) each, M <= N.
+    """
+    end = np.maximum(end, start + 1)
+    onset = (pitch << 32) | start
+    order = np.argsort(onset)
+    onset, end, velocity = onset[order], end[order], velocity[order]
+    is_first = np.ones(len(onset), dtype=bool)
+    is_first[1:] = onset[1:] != onset[:-1]
+    if not is_first.all():
+        firsts = np.flatnonzero(is_first)
+        onset = onset[firsts]
+        end = np.maximum.reduceat(end, firsts)
+        velocity = np.maximum.reduceat(velocity, firsts)
+    # The onset of another pitch lies 2**32 steps ahead, so it cuts nothing.
+    end[:-1] = np.minimum(end[:-1] + (onset[:-1] & ~0xFFFFFFFF), onset[1:]) & 0xFFFFFFFF
+    return onset >> 32, onset & 0xFFFFFFFF, end, velocity
+
+
+def _note_keys(notes: NoteSequence) -> Ints:
+    """The sortable NOTE_OFF and NOTE_ON of the notes: (2 N,)."""
+    _check_length(notes.end)
+    pitch, start, end, velocity = one_note_per_onset(
+        notes.pitch, to_steps(notes.start), to_steps(notes.end), notes.velocity
+    )
+    pitch = pitch << _BIN_BITS
+    keys = np.empty(2 * len(pitch), dtype=np.int64)
+    keys[: len(pitch)] = (end << _STEP_SHIFT) | (_KIND_NOTE_OFF << _KIND_SHIFT) | pitch
+    keys[len(pitch) :] = (start << _STEP_SHIFT) | (_KIND_NOTE_ON << _KIND_SHIFT) | pitch
+    keys[len(pitch) :] |= velocity // VELOCITIES_PER_BIN
+    return keys
+
+
+def _pedal_keys(pedals: Pedals) -> Ints:
+    """The sortable PEDAL_OFF and PEDAL_ON: down while any channel is, for a step or more."""
+    _check_length(pedals.end)
+    order = np.argsort(pedals.start, kind="stable")
+    press, lift = pedals.start[order], np.maximum.accumulate(pedals.end[order])
+    opens = np.ones(len(press), dtype=bool)
+    opens[1:] = press[1:] >= lift[:-1]  # a lift and a press at one time are both heard
+    press = press[opens]
+    lift = lift[np.append(opens[1:], True)] if len(lift) else lift
+    down, up = to_steps(press), to_steps(lift)
+    down, up = down[down < up], up[down < up]
+    return np.concatenate(
+        [
+            (up << _STEP_SHIFT) | (_KIND_PEDAL_OFF << _KIND_SHIFT),
+            (down << _STEP_SHIFT) | (_KIND_PEDAL_ON << _KIND_SHIFT),
+        ]
+    )
+
+
+def _check_length(end: NDArray[np.float64]) -> None:
+    latest = float(end.max(initial=0.0))
+    if latest > MAX_SECONDS:
+        raise TokenError(
+            f"the last note or pedal ends at {latest:.0f} s, expected at most {MAX_SECONDS}: "
+            "cut the silence, or check the tempo."
+        )
+
+
+def _lay_out(keys: Ints) -> NDArray[np.uint16]:
+    """The ids of sorted events, with the time shifts and velocities they need before them."""
+    step = keys >> _STEP_SHIFT
+    kind = (keys >> _KIND_SHIFT) & 3
+    ids = _KIND_IDS[kind] + ((keys >> _BIN_BITS) & 127)
+    hundreds, left = np.divmod(np.diff(step, prepend=0), MAX_SHIFT)
+
+    on = np.flatnonzero(kind == _KIND_NOTE_ON)
+    bins = keys[on] & 31
+    changes = np.ones(len(on), dtype=bool)
+    changes[1:] = bins[1:] != bins[:-1]
+    has_velocity = np.zeros(len(keys), dtype=bool)
+    has_velocity[on] = changes
+
+    place = np.cumsum(hundreds + (left > 0) + has_velocity + 1) - 1  # (N,) where each event goes
+    length = int(place[-1]) + 1 if len(place) else 0
+    out = np.full(length, TIME_SHIFT + MAX_SHIFT - 1, dtype=np.uint16)  # what stays is a hundred
+    out[place] = ids
+    out[place[on[changes]] - 1] = VELOCITY + bins[changes]
+    shifted = np.flatnonzero(left)
+    out[(place - has_velocity)[shifted] - 1] = TIME_SHIFT - 1 + left[shifted]
+    return out
+
+
+def _shift_steps(ids: Ints) -> Ints:
+    """The steps by which each id moves the time: (N,)."""
+    is_shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
+    return np.where(is_shift, ids - (TIME_SHIFT - 1), 0)
+
+
+def _current_velocity(ids: Ints) -> Ints:
+    """The velocity in force at each id: (N,)."""
+    is_velocity = (ids >= VELOCITY) & (ids < N_EVENTS)
+    latest = np.maximum.accumulate(np.where(is_velocity, np.arange(len(ids)), -1))
+    bins = np.where(latest >= 0, ids[latest] - VELOCITY, DEFAULT_VELOCITY_BIN) if len(ids) else ids
+    return bins * VELOCITIES_PER_BIN + VELOCITIES_PER_BIN // 2
+
+
+def _pair(ids: Ints, step: Ints, velocity: Ints, last_step: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Pitch, start, end (steps) and velocity of the notes in a stream of NOTE_ON and NOTE_OFF.
+
+    The next event of its pitch ends a note, whether on or off, so an off after an off ends nothing.
+    """
+    pitch = ids & 127
+    order = np.argsort(pitch.astype(np.uint8), kind="stable")
+    ids, pitch, step, velocity = ids[order], pitch[order], step[order], velocity[order]
+    end = np.full(len(ids), last_step, dtype=np.int64)
+    end[:-1] = np.where(pitch[1:] == pitch[:-1], step[1:], last_step)
+    on = ids < NOTE_OFF
+    return one_note_per_onset(pitch[on], step[on], end[on], velocity[on])
+
+
+def _pedals_of(ids: Ints, step: Ints, last_step: int) -> Pedals:
+    """The spans between PEDAL_ON and PEDAL_OFF; one still down ends at the last time."""
+    moves = np.flatnonzero(ids >= PEDAL_ON)
+    is_on = ids[moves] == PEDAL_ON
+    moves = moves[np.diff(is_on.astype(np.int8), prepend=0) != 0]  # on while down changes nothing
+    times = step[moves]
+    if len(times) % 2:
+        times = np.append(times, last_step)
+    down, up = times[0::2], times[1::2]
+    down, up = down[down < up], up[down < up]
+    return Pedals(
+        channel=np.zeros(len(down), dtype=np.int64),
+        start=down / STEPS_PER_SECOND,
+        end=up / STEPS_PER_SECOND,
+    )

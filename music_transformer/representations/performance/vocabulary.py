@@ -1,0 +1,96 @@
+"""The events of the performance vocabulary.
+
+| ids | event | meaning |
+| --- | --- | --- |
+| 0-127 | NOTE_ON p | pitch p starts, at the current velocity |
+| 128-255 | NOTE_OFF p | pitch p ends |
+| 256-355 | TIME_SHIFT k | k = 1..100 steps of 10 ms |
+| 356-387 | SET_VELOCITY b | b = 0..31: velocities 4 b to 4 b + 3; decodes to 4 b + 2, never 0 |
+| 388, 389, 390 | PAD, START, END | put round pieces and windows, never by `encode` |
+| 391, 392 | PEDAL_ON, PEDAL_OFF | only with ``pedal="events"`` |
+
+128 + 128 + 100 + 32 = 388 events carry music. An *event* is the symbol, an *id* its integer.
+
+Time is counted in steps of 10 ms. Seconds become steps by rounding the absolute time, never the
+differences, so nothing drifts (`notes.to_steps`).
+
+Differs from the paper: PAD, START and END are added; the pedal may be kept as events.
+
+Source: Huang et al. 2018, "Music Transformer", section 3 and appendix A.2.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from music_transformer.errors import TokenError
+
+_Id = TypeVar("_Id", bound=np.integer[Any])
+
+N_PITCHES = 128
+MAX_SHIFT = 100
+N_VELOCITIES = 32
+VELOCITIES_PER_BIN = 4
+
+NOTE_ON = 0
+NOTE_OFF = NOTE_ON + N_PITCHES
+TIME_SHIFT = NOTE_OFF + N_PITCHES  # the id of k = 1
+VELOCITY = TIME_SHIFT + MAX_SHIFT
+N_EVENTS = VELOCITY + N_VELOCITIES
+PAD = N_EVENTS
+START = N_EVENTS + 1
+END = N_EVENTS + 2
+N_IDS = N_EVENTS + 3
+PEDAL_ON = N_IDS
+PEDAL_OFF = N_IDS + 1
+N_IDS_WITH_PEDAL = N_IDS + 2
+
+DEFAULT_VELOCITY_BIN = 16  # before any SET_VELOCITY a note sounds at 4 * 16 + 2 = 66
+
+
+def symbol(event_id: int) -> str:
+    """The name of an id's event and its argument, such as ``NOTE_ON 60`` or ``TIME_SHIFT 50``."""
+    if event_id < NOTE_OFF:
+        return f"NOTE_ON {event_id - NOTE_ON}"
+    if event_id < TIME_SHIFT:
+        return f"NOTE_OFF {event_id - NOTE_OFF}"
+    if event_id < VELOCITY:
+        return f"TIME_SHIFT {event_id - TIME_SHIFT + 1}"
+    if event_id < N_EVENTS:
+        return f"SET_VELOCITY {event_id - VELOCITY}"
+    return ("PAD", "START", "END", "PEDAL_ON", "PEDAL_OFF")[event_id - PAD]
+
+
+def rest(steps: int) -> list[int]:
+    """The ids of a silence: as many TIME_SHIFT 100 as fit, then what is left."""
+    if steps < 0:
+        raise TokenError(f"a rest of {steps} steps: time never runs back.")
+    hundreds, left = divmod(steps, MAX_SHIFT)
+    longest = TIME_SHIFT + MAX_SHIFT - 1
+    return [longest] * hundreds + ([TIME_SHIFT + left - 1] if left else [])
+
+
+def drop_leading_silence(ids: Sequence[int] | NDArray[np.integer[Any]]) -> list[int]:
+    """The ids without the time before the first NOTE_ON.
+
+    Of the pedal's movements before it the last counts: a pedal already down stays down. Ids without
+    a NOTE_ON come back as they are.
+    """
+    result: list[int] = without_leading_silence(np.asarray(ids, dtype=np.int64)).tolist()
+    return result
+
+
+def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
+    """`drop_leading_silence` from array (N,) to array (M,) of the same dtype."""
+    note_on = np.flatnonzero(ids < NOTE_OFF)
+    if not len(note_on):
+        return ids
+    head, tail = ids[: note_on[0]], ids[note_on[0] :]
+    pedals = np.flatnonzero(head >= PEDAL_ON)
+    keep = (head < TIME_SHIFT) | (head >= VELOCITY)
+    keep[pedals] = False
+    if len(pedals) and head[pedals[-1]] == PEDAL_ON:
+        keep[pedals[-1]] = True
+    return np.concatenate([head[keep], tail])

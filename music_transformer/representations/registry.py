@@ -1,0 +1,51 @@
+"""The kinds of music there are, one line each, and a representation from its configuration."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from music_transformer.errors import ConfigError
+from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
+from music_transformer.representations.base import Representation
+from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
+from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+
+REPRESENTATIONS: dict[str, type[Representation]] = {}
+
+
+def register(representation: type[Representation]) -> None:
+    """Make a kind known to data, checkpoints and commands.
+
+    Raises:
+        TypeError: it leaves a question open that every representation must answer.
+    """
+    if inspect.isabstract(representation) or not hasattr(representation, "kind"):
+        missing = sorted(getattr(representation, "__abstractmethods__", ())) or ["kind"]
+        raise TypeError(f"{representation.__name__} does not define {', '.join(missing)}.")
+    REPRESENTATIONS[representation.kind] = representation
+
+
+register(PerformanceTokenizer)
+register(ChoraleTokenizer)
+register(AccompanimentTokenizer)
+
+
+def representation_from_config(config: Mapping[str, Any]) -> Representation:
+    """The representation whose `to_config` gave the mapping: what checkpoints and data keep.
+
+    Raises:
+        ConfigError: an unknown kind, or a key that this kind does not know.
+    """
+    settings = dict(config)
+    kind = settings.pop("kind", None)
+    if kind not in REPRESENTATIONS:
+        raise ConfigError(
+            f"tokenizer kind={kind!r} is unknown; try one of {sorted(REPRESENTATIONS)}."
+        )
+    known = REPRESENTATIONS[kind]().to_config().keys() - {"kind"}
+    unknown = sorted(settings.keys() - known)
+    if unknown:
+        raise ConfigError(
+            f"the {kind} tokenizer does not know {unknown[0]!r}; it knows {sorted(known)}."
+        )
+    return REPRESENTATIONS[kind](**settings)
