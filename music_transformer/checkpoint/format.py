@@ -37,6 +37,7 @@ CONFIG = "config.json"
 README = "README.md"
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 _ENTRY_BYTES = 160  # a weight's type, shape and place, which stand before the numbers; generous
+_LARGEST = 2**53  # bound on every number of a model and of sampling
 
 
 def write_files(
@@ -86,6 +87,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     if str(config.get("kind", "decoder")) not in KINDS:
         known = ", ".join(KINDS)
         raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
+    for key in ("model", "sampling"):
+        for name, value in config.get(key, {}).items():
+            if isinstance(value, int | float) and abs(value) >= _LARGEST:
+                raise CheckpointError(f"{path}: {key}: {name} is out of range; restore the file.")
     try:
         sampling_of(config)
     except ConfigError as error:

@@ -182,7 +182,7 @@ def _build(folder: Path, model_class: type[Any], config: Any) -> Any:
         check_weights(path, weights, expected)
         with torch.random.fork_rng(devices=[]):  # building draws weights that are replaced at once
             model = model_class(config)
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, MemoryError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(
             f"{folder / CONFIG}: no model can be built of it ({str(error).splitlines()[0]}); "
             "restore it from its source."

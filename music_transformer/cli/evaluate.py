@@ -2,11 +2,13 @@
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.output import print_json, say_device, warn
+from music_transformer.errors import CheckpointError
 
 if TYPE_CHECKING:
     from music_transformer.checkpoint import Session
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.evaluation import count_baselines
     from music_transformer.model.quantised import quantise_linears
 
-    data = PreparedData.open(args.data)
+    data = PreparedData.open(args.data).verify()
     session = load_checkpoint(args.checkpoint, device=args.device)
     if args.quantise:
         session = dataclasses.replace(session, model=quantise_linears(session.model))
@@ -138,7 +140,7 @@ def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData")
     from music_transformer.evaluation import evaluate_nll
 
     with _progress() as progress:
-        return evaluate_nll(
+        report = evaluate_nll(
             session.model,
             data,
             args.split,
@@ -146,6 +148,16 @@ def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData")
             context=args.context,
             batch_size=args.batch_size,
             progress=progress,
+        )
+    _check_number(session, report.nll)
+    return report
+
+
+def _check_number(session: "Session", nll: float) -> None:
+    if not math.isfinite(nll):
+        raise CheckpointError(
+            f"{session.path}: its NLL is {nll}, so some of its weights are no numbers; restore "
+            "them, or train again."
         )
 
 
@@ -217,6 +229,8 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
             batch_size=args.batch_size,
             progress=progress,
         )
+    for result in results:
+        _check_number(session, result.nll)
     if args.json:
         print_json(
             {

@@ -25,6 +25,7 @@ from typing import TextIO
 
 from music_transformer._version import __version__
 from music_transformer.errors import ConfigError, MusicTransformerError
+from music_transformer.limits import check_number
 
 PROGRAM = "music-transformer"
 
@@ -68,7 +69,13 @@ _PATH_ERRORS = {
     errno.EROFS,
     errno.ENAMETOOLONG,
     errno.ELOOP,
+    errno.EBUSY,
+    errno.EXDEV,
+    errno.EIO,
 }
+
+#: Flags that may be `inf`: they leave to the model what they would else decide.
+_UNLIMITED = ("hold_seconds",)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _PATH_ERRORS:
             return _report_bug()
-        place = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        if not place and _cannot_be_written(sys.stdout):
+            place = "standard output: "
         return _complain(f"{place}{(error.strerror or str(error)).lower()}.", 3)
     except Exception:
         return _report_bug()
@@ -104,6 +113,9 @@ def _dispatch(arguments: list[str]) -> int:
         parsed = _parser(arguments[0] if arguments else None).parse_args(arguments)
     except SystemExit as exit_request:
         return exit_request.code if isinstance(exit_request.code, int) else 0
+    for name, value in vars(parsed).items():
+        flag = "--" + name.replace("_", "-")
+        check_number(flag, value, infinite=name in _UNLIMITED)
     return int(parsed.run(parsed))
 
 
@@ -186,6 +198,16 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _cannot_be_written(stream: TextIO) -> bool:
+    """Whether what was printed finds no room; what is left of it then goes nowhere."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return False
 
 
 def _code_without_reader() -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from music_transformer.errors import ConfigError
+from music_transformer.limits import check_number
 
 SCHEDULES = ("cosine", "wsd")
 OPTIMIZERS = ("adamw", "muon")
@@ -95,8 +96,10 @@ class TrainingConfig:
         for name in ("steps", "batch_size", "accumulate", "evaluate_every", "evaluate_windows"):
             self._at_least(name, 1)
         self._at_least("log_every", 1)
-        self._at_least("workers", 0)
-        for name in ("window", "threads", "checkpoint_every"):
+        self._at_least("workers", 0, 1024)
+        if self.threads is not None:
+            self._at_least("threads", 1, 4096)
+        for name in ("window", "checkpoint_every"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
         for name in ("learning_rate",):
@@ -142,10 +145,12 @@ class TrainingConfig:
                 raise ConfigError(f"training.{key} is unknown{_nearest(key, known)}.")
         return cls(**values)
 
-    def _at_least(self, name: str, least: int) -> None:
+    def _at_least(self, name: str, least: int, most: int = 2**31 - 1) -> None:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name}={value} is not a whole number of at least {least}.")
+        if value > most:
+            raise ConfigError(f"{name}={value} is too large; {most:,} is the most.")
 
     def _between(
         self, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
@@ -212,9 +217,11 @@ def _parse(key: str, text: str, hint: Any) -> Any:
         return None
     for choice in choices:
         try:
-            return _parse_as(text, choice)
+            value = _parse_as(text, choice)
         except ValueError:
             continue
+        check_number(f"--set {key}", value)
+        return value
     expected = " or ".join(_type_name(choice) for choice in choices)
     raise ConfigError(f"--set {key}={text}: expected {expected}.")
 

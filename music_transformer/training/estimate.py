@@ -1,8 +1,13 @@
 """What a run will cost, told before its first step."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
+from music_transformer.errors import ConfigError
+from music_transformer.model.kinds import build_model
 from music_transformer.model.rnn import RNNConfig
 from music_transformer.ops.relative import choose_implementation
 from music_transformer.training.config import TrainingConfig
@@ -25,8 +30,52 @@ def estimate_size(model: Any, config: TrainingConfig) -> Size:
     Memory: weights, gradients and two moments for each parameter (one more for a running mean), and
     the activations that one forward pass keeps for the backward pass.
     """
-    model_config = model.config
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return _estimate(model.config, _count(model), config)
+
+
+def require_memory(model_config: Any, config: TrainingConfig) -> None:
+    """Refuse a run that is larger than this machine, before anything of it is built.
+
+    The parameters of n layers are counted on one layer and on two, without memory.
+
+    Raises:
+        ConfigError: the estimate is above the memory of the machine (of its GPU, if that is more).
+    """
+    try:
+        with torch.device("meta"):
+            one, two = (
+                _count(build_model(replace(model_config, n_layers=layers))) for layers in (1, 2)
+            )
+    except RuntimeError as error:  # sizes whose product is no number of 64 bits
+        raise ConfigError(f"no model of this size can be built ({error}).") from error
+    parameters = one + (model_config.n_layers - 1) * (two - one)
+    needed = _estimate(model_config, parameters, config).memory_bytes
+    there = _machine_memory()
+    if needed > there:
+        raise ConfigError(
+            f"a model of {parameters:,} parameters with batch_size={config.batch_size} takes about "
+            f"{needed / 2**30:,.0f} GiB, this machine has {there / 2**30:,.0f} GiB; choose a "
+            "smaller model or batch_size, with accumulate for the rest."
+        )
+
+
+def _machine_memory() -> float:
+    """Bytes of memory here, or on the GPU if it has more; infinite where nobody says."""
+    try:
+        there = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+    if torch.cuda.is_available():
+        there = max(there, float(torch.cuda.get_device_properties(0).total_memory))
+    return there
+
+
+def _count(model: Any) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _estimate(model_config: Any, parameters: int, config: TrainingConfig) -> Size:
+    """See `estimate_size`."""
     length = config.window or model_config.context
     rows = config.batch_size * length
     attention = model_config.attention

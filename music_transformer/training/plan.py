@@ -21,6 +21,7 @@ from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout
 from music_transformer.model.kinds import KINDS, build_model, kind_of
 from music_transformer.training.config import TrainingConfig, apply_settings
+from music_transformer.training.estimate import require_memory
 from music_transformer.training.grafting import describe_graft, graft
 from music_transformer.training.precision import resolve_autocast
 from music_transformer.training.presets import find_preset
@@ -70,6 +71,7 @@ class Plan:
 
         A run that is ``resumed`` has weights of its own, and does not need those it began with.
         """
+        require_memory(self.model, self.training)
         model = build_model(self.model)
         if self.init is not None and not resumed:
             folder = find_checkpoint(self.init)
@@ -138,7 +140,7 @@ def new_plan(
     model, training = apply_settings(preset.model, preset.training, settings)
     if seed is not None:
         training = replace(training, seed=seed)
-    data = PreparedData.open(data_path)
+    data = PreparedData.open(data_path).verify()
     if data.tokenizer.kind != preset.tokenizer:
         raise ConfigError(
             f"preset {preset_name} is for the {preset.tokenizer} tokenizer, {data_path} was "
@@ -200,7 +202,7 @@ def resumed_plan(
     try:
         model = KINDS[recorded.get("kind", "decoder")].config.from_dict(recorded["model"])
         training = TrainingConfig.from_dict(recorded["training"])
-        known = recorded["data"]
+        known_path, known_checksum = recorded["data"]["path"], recorded["data"]["checksum"]
         preset, init = recorded["preset"], recorded["init"]
     except (KeyError, TypeError) as error:
         raise CheckpointError(
@@ -229,8 +231,8 @@ def resumed_plan(
         for key, value in after.items()
         if value != before[key]
     ]
-    data = PreparedData.open(data_path or known["path"])
-    if data.checksum != known["checksum"]:
+    data = PreparedData.open(data_path or known_path).verify()
+    if data.checksum != known_checksum:
         raise ConfigError(
             f"--resume: data={data.path} is not what {run.path} was trained on (another checksum)."
         )
