@@ -71,7 +71,6 @@ _PATH_ERRORS = {
     errno.ELOOP,
     errno.EBUSY,
     errno.EXDEV,
-    errno.EIO,
 }
 
 #: Flags that may be `inf`: they leave to the model what they would else decide.
