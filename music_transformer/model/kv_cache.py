@@ -83,4 +83,4 @@ class KVCache:
     def clear(self) -> None:
         """Forget everything; the memory is kept."""
         self.length = 0
-        self.state_reader = StateReader(self.batch)
+        self.state_reader.clear()

@@ -23,8 +23,11 @@ note event, so an event that broke it is where the order goes on from; a forbidd
 Times are in steps of 10 ms.
 """
 
+import functools
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,42 +44,87 @@ PENALTY = 1024.0  # what a forbidden id's logit loses
 CLUSTER_GAP = 4  # steps: an onset later than this after the last one begins a cluster
 MAX_INTERVAL = 36  # semitones; larger ones share a bucket, at either end
 MAX_COUNT = 31  # so many sounding notes, or more
+MAX_STEPS = 1 << 14  # longer times count as this, 164 s
 FAST, SLOW = 50.0, 500.0  # steps in which the two decays fall to 1 / e
 TIME_BUCKETS, SINCE_BUCKETS, RATIO_REACH = 40, 25, 24
-AGE_EDGES = np.unique(np.round(np.geomspace(1, 1500, 23)).astype(np.int64))
 
-# Rows of the input table: velocity (the last: none), count, elapsed, interval, the one before.
+# The parts of the input, in columns: sounding, log of the age, unknown and two decays by pitch,
+# both decays by pitch class, then one-hot velocity (the last: none), count, elapsed, interval, the
+# one before.
+_FOLDED = 5 * N_PITCHES
+_ONE_HOT = _FOLDED + 2 * 12
 _COUNT = N_VELOCITIES + 1
 _ELAPSED = _COUNT + MAX_COUNT + 1
-_INTERVAL, _BEFORE = _ELAPSED + TIME_BUCKETS, _ELAPSED + 2 * TIME_BUCKETS
-INPUT_ROWS = _BEFORE + TIME_BUCKETS
-# Columns of the input: sounding, age, unknown, two decays by pitch, two by pitch class.
-INPUT_COLUMNS = 5 * N_PITCHES + 2 * 12
-# Rows of the output table: interval (the last: none), since, age, ratio, difference of velocity.
+_INTERVAL, _EARLIER = _ELAPSED + TIME_BUCKETS, _ELAPSED + 2 * TIME_BUCKETS
+INPUT_ROWS = _ONE_HOT + _EARLIER + TIME_BUCKETS
+# Rows of the output: interval (the last: none), since (the last: never), age, ratio (the last:
+# none), difference of velocity (the last: none).
+_AGE_EDGES = np.unique(np.round(np.geomspace(1, 1500, 23))).astype(np.int64)
 _SINCE = 2 * MAX_INTERVAL + 2
 _AGE = _SINCE + SINCE_BUCKETS + 1
-_RATIO = _AGE + len(AGE_EDGES) + 1
+_RATIO = _AGE + len(_AGE_EDGES) + 1
 _DIFFERENCE = _RATIO + 2 * RATIO_REACH + 2
 OUTPUT_ROWS = _DIFFERENCE + 2 * N_VELOCITIES
 _NOTHING = OUTPUT_ROWS  # a column of zeros behind them
 
 _NEVER = -(1 << 40)  # a time before all others
 _FOLD = np.eye(12)[np.arange(N_PITCHES) % 12]  # (128, 12), pitch to pitch class
+_Array = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+
+
+class _Tables(NamedTuple):
+    """What becomes of a number of steps, 0 to MAX_STEPS; those of a pitch begin with *never*."""
+
+    fast: _Floats  # (1 + MAX_STEPS + 1,)
+    slow: _Floats
+    log_age: _Floats
+    age_row: _Array
+    since_row: _Array
+    bucket: _Array  # (MAX_STEPS + 1,)
+    log2: _Floats  # (MAX_STEPS + N_SHIFTS,), of 1 and up
+    interval_row: _Array  # (129, 128), of each pitch after none or a last pitch
+    velocity_row: _Array  # (33, 32), of each bin after a bin or none
+
+
+@functools.cache
+def _tables() -> _Tables:
+    steps = np.arange(MAX_STEPS + 1)
+    pitches, bins = np.arange(N_PITCHES), np.arange(N_VELOCITIES)
+    reach, most = MAX_INTERVAL, SINCE_BUCKETS - 1
+    fast = np.exp(-steps / FAST)
+    fast[fast < 1e-30] = 0.0  # no denormal numbers, which are slow
+    age = _AGE + np.searchsorted(_AGE_EDGES, steps, "right")
+    since = _SINCE + np.minimum(most, np.round(2 * np.log2(1 + steps))).astype(np.int64)
+    bucket = np.minimum(TIME_BUCKETS - 1, np.round(4 * np.log2(1 + steps))).astype(np.int64)
+    interval = np.clip(pitches - pitches[:, None], -reach, reach) + reach
+    none = np.full((1, N_PITCHES), _SINCE - 1)
+    difference = _DIFFERENCE + bins - bins[:, None] + N_VELOCITIES - 1
+    unset = np.full((1, N_VELOCITIES), OUTPUT_ROWS - 1)
+    return _Tables(
+        fast=np.concatenate([[0.0], fast]),
+        slow=np.concatenate([[0.0], np.exp(-steps / SLOW)]),
+        log_age=np.concatenate([[0.0], np.log1p(steps) / 5]),
+        age_row=np.concatenate([[_NOTHING], age]),
+        since_row=np.concatenate([[_AGE - 1], since]),
+        bucket=bucket,
+        log2=np.log2(np.arange(1, MAX_STEPS + N_SHIFTS + 1)),
+        interval_row=np.concatenate([none, interval]),
+        velocity_row=np.concatenate([difference, unset]),
+    )
 
 
 class State(NamedTuple):
     """What the ids up to each position say, laid out for the terms.
 
     Attributes:
-        columns: (B, L, INPUT_COLUMNS), what the rows of the dense input table are multiplied by.
-        rows: (B, L, 5) int64, which rows of the sparse input table are added.
+        columns: (B, L, INPUT_ROWS), what each row of the input table is multiplied by.
         slots: (B, L, PAD + 128) int64, the row of the output table for the logit of each event;
             NOTE_ON has two, the second behind all others.
         forbidden: (B, L, N_IDS) bool, True = cannot come next.
     """
 
     columns: Tensor
-    rows: Tensor
     slots: Tensor
     forbidden: Tensor
 
@@ -87,10 +135,9 @@ class PerformanceState(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         # No nn.Linear: like other tables, these stay float32 and belong to AdamW, undecayed.
-        self.input_columns = nn.Parameter(torch.zeros(INPUT_COLUMNS, d_model))
-        self.input_rows = nn.Parameter(torch.zeros(INPUT_ROWS, d_model))
-        self.output_rows = nn.Parameter(torch.zeros(OUTPUT_ROWS, d_model))
-        self.output_bias = nn.Parameter(torch.zeros(OUTPUT_ROWS))
+        self.input_table = nn.Parameter(torch.zeros(INPUT_ROWS, d_model))
+        self.output_table = nn.Parameter(torch.zeros(OUTPUT_ROWS, d_model))
+        self.output_table_bias = nn.Parameter(torch.zeros(OUTPUT_ROWS))
 
     def read(self, ids: Tensor, new: int, reader: "StateReader | None") -> State:
         """The state after each of the last ``new`` ids of the window.
@@ -100,25 +147,25 @@ class PerformanceState(nn.Module):
             new: L; the others were read before.
             reader: that of the cache they were read with, None without a cache.
         """
-        dtype = self.input_columns.dtype
+        dtype = self.input_table.dtype
         if new == 1 and reader is not None:
             return reader.read(ids, dtype)
+        if reader is not None:
+            reader.clear()
         return State(*(part[:, -new:] for part in read_window(ids, dtype)))
 
     def input_terms(self, state: State) -> Tensor:
         """What is added to the embeddings: (B, L, d_model)."""
-        dense = state.columns @ self.input_columns  # (B, L, d_model)
-        sparse = F.embedding(state.rows, self.input_rows).sum(-2)  # (B, L, d_model)
-        out: Tensor = (dense + sparse) * self.input_rows.shape[1] ** 0.5
-        return out
+        terms: Tensor = state.columns @ self.input_table * self.input_table.shape[1] ** 0.5
+        return terms
 
     def logits(self, x: Tensor, logits: Tensor, state: State) -> Tensor:
         """Logits (B, L, V) with the terms of x (B, L, d_model) added and the mask taken off."""
-        by_row = F.linear(x, self.output_rows, self.output_bias)  # (B, L, OUTPUT_ROWS)
+        by_row = F.linear(x, self.output_table, self.output_table_bias)  # (B, L, OUTPUT_ROWS)
         terms = F.pad(by_row, (0, 1)).gather(-1, state.slots)  # (B, L, PAD + 128)
         first, second = terms[..., :PAD], terms[..., PAD:]
-        terms = F.pad(first, (0, N_IDS - PAD)) + F.pad(second, (0, N_IDS - N_PITCHES))
-        return logits + terms - PENALTY * state.forbidden
+        logits = logits + F.pad(first, (0, N_IDS - PAD)) + F.pad(second, (0, N_IDS - N_PITCHES))
+        return logits - PENALTY * state.forbidden
 
 
 def without_mask(logits: Tensor) -> Tensor:
@@ -165,61 +212,83 @@ def read_window(ids: Tensor, dtype: torch.dtype = torch.float32) -> State:
     earlier = _at(_before(interval, 0), cluster, 0)
     elapsed = torch.where(cluster >= 0, time - start, 0)
 
-    pitch = (ids % N_PITCHES)[..., None]  # (B, L, 1)
-    none = torch.full((*ids.shape, N_PITCHES), -1, dtype=torch.int32, device=device)
-    onsets = torch.where(is_on, time, -1).int()[..., None]
-    onsets = none.scatter(2, pitch, onsets).cummax(1).values  # (B, L, 128), time of the last onset
-    code = torch.where(is_note, 2 * index + is_on, -1).int()[..., None]
-    code = none.scatter_(2, pitch, code).cummax(1).values  # (B, L, 128), of the last note event
+    events = torch.stack(
+        [torch.where(is_on, time, -1), torch.where(is_note, 2 * index + is_on, -1)]
+    )
+    marks = torch.full((*ids.shape, 2, N_PITCHES), -1, dtype=torch.int32, device=device)
+    pitch = (ids % N_PITCHES)[..., None, None].expand(-1, -1, 2, 1)
+    marks.scatter_(3, pitch, events.movedim(0, -1).int()[..., None])
+    onsets, code = _running_max(marks).unbind(2)  # (B, L, 128), of the last onset, the last event
     seen = code >= 2 * (begin + 1).int()[..., None]
     sounding = seen & (code % 2 == 1)
     unknown = ~(seen | known[..., None])
-    since = time.int()[..., None] - onsets
-    never = onsets < _at(time, begin, 0).int()[..., None]
-    since = since.masked_fill_(never, -1)  # (B, L, 128)
+    since = (time.int()[..., None] - onsets).clamp_(max=MAX_STEPS).add_(1)
+    since.masked_fill_(onsets < _at(time, begin, 0).int()[..., None], 0)  # never
+    age = since * sounding
 
-    age = torch.where(sounding, since, 0)
-    some = since.to(dtype).masked_fill_(never, math.inf)
-    decays = torch.stack([torch.exp(some / -FAST), torch.exp(some / -SLOW)], 2)  # (B, L, 2, 128)
-    weight = torch.from_numpy(_FOLD).to(device, dtype)
-    folded = decays @ weight / torch.tensor([[2.0], [4.0]], device=device, dtype=dtype)
-    columns = [sounding.to(dtype), torch.log1p(age.to(dtype)) / 5, unknown.to(dtype)]
-    columns += [decays.flatten(2), folded.flatten(2)]
+    floats, rows = _tables_on(device, dtype), _tables_on(device, torch.int64)
+    decays = [_look_up(table, since) for table in (floats.fast, floats.slow)]
+    fold = torch.from_numpy(_FOLD).to(device, dtype)
+    columns = torch.zeros(*ids.shape, INPUT_ROWS, dtype=dtype, device=device)
+    parts = [sounding, _look_up(floats.log_age, age), unknown, *decays]
+    parts += [decays[0] @ fold / 2, decays[1] @ fold / 4]
+    first = 0
+    for part in parts:
+        columns[..., first : first + part.shape[-1]] = part
+        first += part.shape[-1]
+    count = (columns[..., :N_PITCHES].sum(-1)).long().clamp(max=MAX_COUNT)
+    elapsed, interval, earlier = (x.clamp(max=MAX_STEPS) for x in (elapsed, interval, earlier))
+    buckets = rows.bucket[torch.stack([elapsed, interval, earlier])]
+    hot = torch.stack([velocity, _COUNT + count, *buckets], -1)  # (B, L, 5)
+    hot[..., 2:] += torch.tensor([_ELAPSED, _INTERVAL, _EARLIER], device=device)
+    columns.scatter_(2, _ONE_HOT + hot, 1.0)
 
-    def bucket(steps: Tensor) -> Tensor:
-        return (4 * torch.log2(1.0 + steps)).round().long().clamp(max=TIME_BUCKETS - 1)
+    log2 = torch.from_numpy(_tables().log2).to(device)
+    ratio = log2.unfold(0, N_SHIFTS, 1)[elapsed] - torch.log2(interval.double())[..., None]
+    ratio = ratio.mul_(8).round_().clamp_(-RATIO_REACH, RATIO_REACH).add_(_RATIO + RATIO_REACH)
+    slots = torch.empty(*ids.shape, PAD + N_PITCHES, dtype=torch.int64, device=device)
+    slots[..., :NOTE_OFF] = F.embedding(last + 1, rows.interval_row)
+    slots[..., NOTE_OFF:TIME_SHIFT] = _look_up(rows.age_row, age)
+    slots[..., TIME_SHIFT:VELOCITY] = ratio.masked_fill_(
+        (interval == 0)[..., None], _DIFFERENCE - 1
+    )
+    slots[..., VELOCITY:PAD] = F.embedding(velocity, rows.velocity_row)
+    slots[..., PAD:] = _look_up(rows.since_row, since)
 
-    count = sounding.sum(-1).clamp(max=MAX_COUNT)
-    rows = [velocity, _COUNT + count, _ELAPSED + bucket(elapsed)]
-    rows += [_INTERVAL + bucket(interval), _BEFORE + bucket(earlier)]
+    pitches, bins = (
+        torch.arange(N_PITCHES, device=device),
+        torch.arange(N_VELOCITIES, device=device),
+    )
+    rank = rank[..., None]
+    on = ~sounding & (pitches + N_PITCHES > rank)
+    can_start = on.any(-1, keepdim=True)
+    free = ~(is_velocity[..., None] & can_start)
+    forbidden = torch.ones(*ids.shape, N_IDS, dtype=torch.bool, device=device)
+    forbidden[..., :NOTE_OFF] = ~on
+    forbidden[..., NOTE_OFF:TIME_SHIFT] = ~((sounding | unknown) & (pitches > rank) & free)
+    forbidden[..., TIME_SHIFT:VELOCITY] = ~((~is_shift | (ids == VELOCITY - 1))[..., None] & free)
+    forbidden[..., VELOCITY:PAD] = ~((bins != velocity[..., None]) & can_start & free)
+    forbidden[..., END:] = ~free
+    return State(columns, slots, forbidden)
 
-    pitches = torch.arange(N_PITCHES, device=device)
-    away = (pitches - last[..., None]).clamp(-MAX_INTERVAL, MAX_INTERVAL) + MAX_INTERVAL
-    away = torch.where((last < 0)[..., None], _SINCE - 1, away)  # (B, L, 128)
-    edges = torch.from_numpy(AGE_EDGES).to(device)
-    ages = torch.where(sounding, _AGE + torch.bucketize(age, edges, right=True), _NOTHING)
-    halves = (2 * torch.log2(1.0 + since)).round().clamp(max=SINCE_BUCKETS - 1)
-    sinces = _SINCE + torch.where(never, SINCE_BUCKETS, halves).long()  # (B, L, 128)
-    shifts = torch.arange(1, N_SHIFTS + 1, device=device)
-    ratio = (elapsed[..., None] + shifts).double() / interval.clamp(min=1)[..., None]
-    ratio = (8 * torch.log2(ratio)).round_().clamp_(-RATIO_REACH, RATIO_REACH) + RATIO_REACH
-    none_yet = (interval == 0)[..., None]
-    ratios = _RATIO + torch.where(none_yet, 2 * RATIO_REACH + 1, ratio.long())  # (B, L, 100)
-    unset = (velocity == N_VELOCITIES)[..., None]
-    bins = torch.arange(N_VELOCITIES, device=device)
-    differences = bins - velocity[..., None] + N_VELOCITIES - 1  # (B, L, 32)
-    differences = _DIFFERENCE + torch.where(unset, 2 * N_VELOCITIES - 1, differences)
-    slots = torch.cat([away, ages, ratios, differences, sinces], -1)
 
-    on = ~sounding & (pitches + N_PITCHES > rank[..., None])
-    can_start = on.any(-1)
-    free = ~(is_velocity & can_start)[..., None]
-    off = (sounding | unknown) & (pitches > rank[..., None]) & free
-    shift = ((~is_shift | (ids == VELOCITY - 1))[..., None] & free).expand(-1, -1, N_SHIFTS)
-    change = (bins != velocity[..., None]) & can_start[..., None] & free
-    never_next = torch.zeros_like(free)
-    allowed = torch.cat([on, off, shift, change, never_next, never_next, free], -1)
-    return State(torch.cat(columns, -1), torch.stack(rows, -1), slots, ~allowed)
+def _running_max(marks: Tensor) -> Tensor:
+    """The maximum along dimension 1 so far; ``marks`` is overwritten."""
+    if marks.device.type != "cpu":
+        return marks.cummax(1).values
+    for before, now in pairwise(marks.unbind(1)):  # cummax walks down columns: 10 times slower
+        torch.maximum(before, now, out=now)
+    return marks
+
+
+def _tables_on(device: torch.device, dtype: torch.dtype) -> Any:
+    """The tables as tensors; those of rows are for int64, the others for floats."""
+    return _Tables(*(torch.from_numpy(table).to(device, dtype) for table in _tables()))  # type: ignore[arg-type]
+
+
+def _look_up(table: Tensor, index: Tensor) -> Tensor:
+    """``table[index]``; int32 will do."""
+    return table.index_select(0, index.reshape(-1)).view(index.shape)
 
 
 def _at(values: Tensor, where: Tensor, default: int) -> Tensor:
@@ -233,139 +302,138 @@ def _before(values: Tensor, first: int) -> Tensor:
 
 
 class StateReader:
-    """The state of a window that grows by one id, or a few, at a time.
+    """The state of a window that grows by one id, or a few, at a time; in numpy, for speed.
 
     It may be behind the window, and then reads what it has missed.
     """
 
     def __init__(self, batch: int) -> None:
+        self._onset = np.empty((batch, N_PITCHES), dtype=np.int64)  # time of the last, or _NEVER
+        self._sounding = np.empty((batch, N_PITCHES), dtype=bool)
+        self._unknown = np.empty((batch, N_PITCHES), dtype=bool)
         self._rows = [_Row() for _ in range(batch)]
-        self.read_so_far = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._read_so_far = 0
+        for row in range(len(self._rows)):
+            self._begin(row, known=False)
 
     def read(self, ids: Tensor, dtype: torch.dtype) -> State:
         """The state after the last of the ids (B, S) of the window: (B, 1, ...)."""
-        if self.read_so_far > ids.shape[1]:  # another window, or this one shortened
-            self._rows, self.read_so_far = [_Row() for _ in self._rows], 0
-        parts = []
-        for row, events in zip(self._rows, ids[:, self.read_so_far :].tolist(), strict=True):
+        if self._read_so_far >= ids.shape[1]:  # the window was shortened
+            self.clear()
+        for row, events in enumerate(ids[:, self._read_so_far :].tolist()):
             for event in events:
-                row.advance(event)
-            parts.append(row.state())
-        self.read_so_far = ids.shape[1]
-        columns, rows, slots, forbidden = (
-            torch.from_numpy(np.stack(part)[:, None]).to(ids.device)
-            for part in zip(*parts, strict=True)
-        )
-        return State(columns.to(dtype), rows, slots, forbidden)
+                self._advance(row, event)
+        self._read_so_far = ids.shape[1]
+        columns, slots, forbidden = (torch.from_numpy(part[:, None]) for part in self._state())
+        device = ids.device
+        return State(columns.to(device, dtype), slots.to(device), forbidden.to(device))
 
+    def _begin(self, row: int, *, known: bool) -> None:
+        self._onset[row], self._sounding[row], self._unknown[row] = _NEVER, False, not known
+        self._rows[row] = _Row()
 
-_Array = NDArray[np.int64]
-_Laid = tuple[NDArray[np.float64], _Array, _Array, NDArray[np.bool_]]
-
-
-class _Row:
-    """The state of one sequence; all of it since the last PAD, START or END."""
-
-    def __init__(self) -> None:
-        self._begin(known=False)
-
-    def _begin(self, *, known: bool) -> None:
-        self.time = 0
-        self.event = PAD
-        self.onset = np.full(N_PITCHES, -np.inf)  # time of the last onset of each pitch
-        self.sounding = np.zeros(N_PITCHES, dtype=bool)
-        self.unknown = np.full(N_PITCHES, not known)
-        self.last = -1
-        self.velocity = N_VELOCITIES
-        self.rank = -1
-        self.last_onset = self.cluster = float("-inf")
-        self.interval = self.earlier = 0
-
-    def advance(self, event: int) -> None:
+    def _advance(self, row: int, event: int) -> None:
         """Follow one id."""
         if event >= PAD:
-            self._begin(known=event == START)
-        elif event >= VELOCITY:
-            self.velocity = event - VELOCITY
-        elif event >= TIME_SHIFT:
-            self.time += event - TIME_SHIFT + 1
-            self.rank = -1
-        else:
+            self._begin(row, known=event == START)
+            return
+        now = self._rows[row]
+        now.event = event
+        if event < TIME_SHIFT:
             pitch = event % N_PITCHES
-            self.unknown[pitch] = False
-            self.sounding[pitch] = event < NOTE_OFF
-            self.rank = pitch
+            now.rank = pitch
+            self._unknown[row, pitch] = False
+            self._sounding[row, pitch] = event < NOTE_OFF
             if event < NOTE_OFF:
-                self._note_on(pitch)
-        self.event = event
+                self._onset[row, pitch] = now.time
+                now.note_on(pitch)
+        elif event < VELOCITY:
+            now.time += event - TIME_SHIFT + 1
+            now.rank = -1
+        else:
+            now.velocity = event - VELOCITY
 
-    def _note_on(self, pitch: int) -> None:
-        if self.time - self.last_onset > CLUSTER_GAP:
-            began = self.cluster
-            self.earlier = self.interval
-            self.interval = self.time - int(began) if began >= 0 else 0
-            self.cluster = self.time
-        self.last_onset = self.time
-        self.onset[pitch] = self.time
-        self.last = pitch
-        self.rank = N_PITCHES + pitch
+    def _state(self) -> tuple[_Floats, _Array, NDArray[np.bool_]]:
+        """The fields of `State` for this one position."""
+        tables, rows = _tables(), self._rows
+        time = np.array([row.time for row in rows])[:, None]
+        since = np.where(self._onset < 0, 0, np.minimum(time - self._onset, MAX_STEPS) + 1)
+        age = since * self._sounding
+        fast, slow = tables.fast[since], tables.slow[since]
+        columns = np.zeros((len(rows), INPUT_ROWS))
+        parts = (self._sounding, tables.log_age[age], self._unknown, fast, slow)
+        np.concatenate((*parts, fast @ _FOLD / 2, slow @ _FOLD / 4), 1, out=columns[:, :_ONE_HOT])
+        slots = np.empty((len(rows), PAD + N_PITCHES), dtype=np.int64)
+        slots[:, NOTE_OFF:TIME_SHIFT] = tables.age_row[age]
+        slots[:, PAD:] = tables.since_row[since]
+        forbidden = np.ones((len(rows), N_IDS), dtype=bool)
+        for n, row in enumerate(rows):
+            count = min(int(np.count_nonzero(self._sounding[n])), MAX_COUNT)
+            elapsed, interval, earlier = row.times()
+            hot = [row.velocity, _COUNT + count, _ELAPSED + tables.bucket[elapsed]]
+            hot += [_INTERVAL + tables.bucket[interval], _EARLIER + tables.bucket[earlier]]
+            for one in hot:
+                columns[n, _ONE_HOT + one] = 1.0
+            slots[n, :NOTE_OFF] = tables.interval_row[row.last + 1]
+            slots[n, VELOCITY:PAD] = tables.velocity_row[row.velocity]
+            slots[n, TIME_SHIFT:VELOCITY] = _DIFFERENCE - 1
+            if interval:
+                ratio = 8 * (tables.log2[elapsed : elapsed + N_SHIFTS] - math.log2(interval))
+                ratio = np.rint(ratio).clip(-RATIO_REACH, RATIO_REACH)
+                slots[n, TIME_SHIFT:VELOCITY] = ratio + (_RATIO + RATIO_REACH)
+            self._allow(forbidden[n], row, self._sounding[n], self._unknown[n])
+        return columns, slots, forbidden
 
-    def state(self) -> _Laid:
-        """The four fields of a `State` for one position."""
-        since = self.time - self.onset  # (128,), inf for never
-        sounding = np.flatnonzero(self.sounding)
-        ages = since[sounding]
-        columns = np.zeros(INPUT_COLUMNS)
-        columns[sounding] = 1.0
-        columns[N_PITCHES + sounding] = np.log1p(ages) / 5
-        columns[2 * N_PITCHES : 3 * N_PITCHES] = self.unknown
-        decays = np.exp(since / [[-FAST], [-SLOW]])  # (2, 128)
-        columns[3 * N_PITCHES : 5 * N_PITCHES] = decays.ravel()
-        columns[5 * N_PITCHES :] = (decays @ _FOLD / [[2.0], [4.0]]).ravel()
-
-        elapsed = self.time - int(self.cluster) if self.cluster >= 0 else 0
-        buckets = [_bucket(elapsed), _bucket(self.interval), _bucket(self.earlier)]
-        firsts = (_ELAPSED, _INTERVAL, _BEFORE)
-        rows = [self.velocity, _COUNT + min(len(sounding), MAX_COUNT)]
-        rows += [first + bucket for first, bucket in zip(firsts, buckets, strict=True)]
-
-        slots = np.full(PAD + N_PITCHES, _NOTHING)
-        pitches = np.arange(N_PITCHES)
-        away = np.clip(pitches - self.last, -MAX_INTERVAL, MAX_INTERVAL) + MAX_INTERVAL
-        slots[:NOTE_OFF] = away if self.last >= 0 else _SINCE - 1
-        slots[NOTE_OFF + sounding] = _AGE + np.searchsorted(AGE_EDGES, ages, "right")
-        ratio = 2 * RATIO_REACH + 1
-        slots[TIME_SHIFT:VELOCITY] = _RATIO + ratio
-        if self.interval:
-            ratios = 8 * np.log2((elapsed + np.arange(1, N_SHIFTS + 1)) / self.interval)
-            ratios = np.clip(np.round(ratios), -RATIO_REACH, RATIO_REACH) + RATIO_REACH
-            slots[TIME_SHIFT:VELOCITY] = _RATIO + ratios
-        none = _DIFFERENCE + 2 * N_VELOCITIES - 1
-        slots[VELOCITY:PAD] = none
-        if self.velocity < N_VELOCITIES:
-            slots[VELOCITY:PAD] = np.arange(N_VELOCITIES) + (none - N_VELOCITIES - self.velocity)
-        halves = np.minimum(np.round(2 * np.log2(1 + since)), SINCE_BUCKETS - 1)
-        slots[PAD:] = _SINCE + np.where(np.isinf(since), SINCE_BUCKETS, halves)
-        return columns, np.array(rows), slots, self._forbidden()
-
-    def _forbidden(self) -> NDArray[np.bool_]:
-        forbidden = np.ones(N_IDS, dtype=bool)
-        first_on = max(0, self.rank - N_PITCHES + 1)
-        forbidden[first_on:NOTE_OFF] = self.sounding[first_on:]
-        can_start = not forbidden[:NOTE_OFF].all()
-        if VELOCITY <= self.event < PAD and can_start:
-            return forbidden
-        first_off = min(self.rank + 1, N_PITCHES)
-        off = self.sounding[first_off:] | self.unknown[first_off:]
+    @staticmethod
+    def _allow(
+        forbidden: NDArray[np.bool_],
+        row: "_Row",
+        sounding: NDArray[np.bool_],
+        unknown: NDArray[np.bool_],
+    ) -> None:
+        """Take what may come next out of ``forbidden`` (N_IDS,), in place."""
+        first_on = max(0, row.rank - N_PITCHES + 1)
+        forbidden[first_on:NOTE_OFF] = sounding[first_on:]
+        can_start = not forbidden[first_on:NOTE_OFF].all()
+        if row.event >= VELOCITY and can_start:
+            return
+        first_off = min(row.rank + 1, N_PITCHES)
+        off = sounding[first_off:] | unknown[first_off:]
         forbidden[NOTE_OFF + first_off : TIME_SHIFT] = ~off
-        forbidden[TIME_SHIFT:VELOCITY] = TIME_SHIFT <= self.event < VELOCITY - 1
+        forbidden[TIME_SHIFT:VELOCITY] = TIME_SHIFT <= row.event < VELOCITY - 1
         forbidden[VELOCITY:PAD] = not can_start
-        if self.velocity < N_VELOCITIES:
-            forbidden[VELOCITY + self.velocity] = True
+        if row.velocity < N_VELOCITIES:
+            forbidden[VELOCITY + row.velocity] = True
         forbidden[END] = False
-        return forbidden
 
 
-def _bucket(steps: int) -> int:
-    """One of TIME_BUCKETS for a time of 0 steps or more."""
-    return min(TIME_BUCKETS - 1, round(4 * math.log2(1 + steps)))
+@dataclass(slots=True)
+class _Row:
+    """What is one number for each sequence; all of it since the last PAD, START or END."""
+
+    event: int = -1
+    time: int = 0
+    last: int = -1
+    velocity: int = N_VELOCITIES
+    rank: int = -1
+    last_onset: int = _NEVER
+    cluster: int = _NEVER
+    interval: int = 0
+    earlier: int = 0
+
+    def note_on(self, pitch: int) -> None:
+        """Follow a NOTE_ON, which may begin a cluster."""
+        if self.time - self.last_onset > CLUSTER_GAP:
+            self.earlier = self.interval
+            self.interval = self.time - self.cluster if self.cluster >= 0 else 0
+            self.cluster = self.time
+        self.last_onset, self.last, self.rank = self.time, pitch, N_PITCHES + pitch
+
+    def times(self) -> tuple[int, int, int]:
+        """Elapsed since the cluster began, the last interval, the one before."""
+        elapsed = self.time - self.cluster if self.cluster >= 0 else 0
+        return tuple(min(x, MAX_STEPS) for x in (elapsed, self.interval, self.earlier))  # type: ignore[return-value]

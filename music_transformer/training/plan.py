@@ -45,6 +45,7 @@ FREE = (
 ZERO_AT_FIRST = (
     *("time_embedding", "pitch_embedding"),
     *("held_embedding", "interval_vectors", "interval_bias"),
+    *("input_table", "output_table", "output_table_bias"),
 )
 
 

@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from music_transformer.checkpoint import save_checkpoint
+from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model import performance_state as ps
@@ -18,6 +21,8 @@ from music_transformer.model.seq2seq_config import AccompanimentConfig
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import PerformanceTokenizer
 from music_transformer.representations.performance import vocabulary
+from music_transformer.training.optimizers import build_optimizers
+from music_transformer.training.plan import new_plan
 
 CONFIG = ModelConfig(
     n_layers=2, d_model=12, n_heads=3, d_ff=20, dropout=0.0, context=32, performance_state=True
@@ -76,8 +81,8 @@ def facts(ids: list[int]) -> dict[str, Any]:
     }
 
 
-def laid_out(ids: list[int]) -> tuple[list[float], list[int], list[int], list[bool]]:
-    """The four fields of `State` for the last position, by the table of quantities."""
+def laid_out(ids: list[int]) -> tuple[list[float], list[int], list[bool]]:
+    """The fields of `State` for the last position, by the table of quantities."""
     fact = facts(ids)
     since, sounding = fact["since"], fact["sounding"]
     ages = {p: since[p] for p in sounding}
@@ -96,6 +101,7 @@ def laid_out(ids: list[int]) -> tuple[list[float], list[int], list[int], list[bo
     rows = [fact["velocity"], 33 + min(31, len(sounding))]
     for n, name in enumerate(("elapsed", "interval", "earlier")):
         rows.append(65 + 40 * n + bucket(fact[name], 39, 4))
+    columns += [float(n in rows) for n in range(185)]
 
     edges = sorted({round(1500 ** (n / 22)) for n in range(23)})
     nothing = 74 + 26 + len(edges) + 1 + 50 + 64
@@ -112,7 +118,7 @@ def laid_out(ids: list[int]) -> tuple[list[float], list[int], list[int], list[bo
     for b in range(32):
         slots.append(first + 50 + (63 if fact["velocity"] == 32 else b - fact["velocity"] + 31))
     slots += [74 + (25 if s is None else bucket(s, 24, 2)) for s in since]
-    return columns, rows, slots, [i not in fact["allowed"] for i in range(391)]
+    return columns, slots, [i not in fact["allowed"] for i in range(391)]
 
 
 def check(ids: list[int]) -> None:
@@ -220,3 +226,24 @@ def test_zero_terms_leave_the_logits_but_for_the_mask() -> None:
 def test_pedal_events_are_refused() -> None:
     with pytest.raises(ConfigError, match="391 ids of performances without pedal"):
         ModelConfig(vocab_size=393, performance_state=True)
+
+
+def test_init_gives_a_model_the_state_and_it_is_trained(tmp_path: Path) -> None:
+    plain = MusicTransformer(ModelConfig(**{**CONFIG.to_dict(), "performance_state": False}))
+    tokenizer = PerformanceTokenizer()
+    given = save_checkpoint(tmp_path / "plain", plain, tokenizer, training={})
+    splits = {"train": [("piece", canonical(4, 20)[1:])]}
+    write_prepared(tmp_path / "data", tokenizer=tokenizer, corpus="none", splits=splits)
+    settings = ["performance_state=true"]
+    plan = new_plan(str(tmp_path / "data"), "piano", settings, init=str(given))
+    model, ids = plan.build().eval(), torch.tensor([canonical(3, 9)])
+    torch.testing.assert_close(ps.without_mask(model(ids)), plain.eval()(ids), rtol=0, atol=1e-4)
+    model(ids).log_softmax(-1)[:, :-1].gather(-1, ids[:, 1:, None]).sum().backward()
+    adamw = build_optimizers(model, plan.training, vocab_size=391, muon_dtype=torch.float32)[
+        "adamw"
+    ]
+    kept = {id(p) for group in adamw.param_groups for p in group["params"]}
+    for parameter in model.performance_state.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().max() > 0
+        assert id(parameter) in kept
