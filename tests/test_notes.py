@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from music_transformer.errors import MidiError
 from music_transformer.notes import (
+    KeySignatures,
     NoteSequence,
     Pedals,
     Tempos,
+    TimeSignatures,
     pedal_spans,
     set_notebook_view,
     to_steps,
@@ -355,6 +357,8 @@ def test_transposing_moves_pitches_inside_the_keyboard() -> None:
     assert simple().transposed(-3).pitch.tolist() == [57, 57, 61]
     with pytest.raises(MidiError, match=r"pitches would be 124\.\.128 after \+64"):
         simple().transposed(64)
+    with pytest.raises(MidiError, match=r"0\.\.127 exist"):
+        simple().transposed(10**30)
 
 
 def test_slicing_cuts_and_counts_from_the_start() -> None:
@@ -380,6 +384,60 @@ def test_a_slice_takes_what_begins_at_its_start_and_not_what_begins_at_its_end()
         notes.sliced(2.0, 1.0)
 
 
+def score(**changes: object) -> NoteSequence:
+    return simple(
+        tempos=Tempos([0.0, 1.0], [0.5, 0.6]),
+        time_signatures=TimeSignatures([0.0], [3], [4]),
+        key_signatures=KeySignatures([0.0, 1.0], [-2, 0], [0, 1]),
+        **changes,
+    )
+
+
+def test_metre_and_key_go_with_the_music() -> None:
+    notes = score().stretched(2.0)
+    assert notes.time_signatures.seconds.tolist() == [0.0]
+    assert notes.key_signatures.seconds.tolist() == [0.0, 2.0]
+    assert score().transposed(3).key_signatures.sharps.tolist() == [-5, -3]  # D flat, C minor
+    assert score().transposed(-12).key_signatures.sharps.tolist() == [-2, 0]
+    assert not score().same_score(score().transposed(3))
+
+
+def test_a_continuation_comes_on_tracks_and_channels_of_its_own() -> None:
+    motif = score(
+        pedals=Pedals([0], [1.5], [2.0]),
+        track=[0, 0, 1],
+        channel=[0, 0, 3],
+        end_time=2.5,
+        track_names=["left"],
+    )
+    new = simple(channel=[0, 0, 1], track=[0, 0, 1], pedals=Pedals([0], [0.0], [0.5]))
+    both = motif.followed_by(new)
+    rows = both.track < 2
+    assert (
+        both.selected(rows)
+        .replaced(pedals=motif.pedals, end_time=0)
+        .equals(motif.replaced(end_time=0))
+    )
+    later = both.selected(~rows)
+    assert later.start.tolist() == [2.5, 3.0, 3.0]
+    assert later.channel.tolist() == [2, 1, 1]
+    assert later.track.tolist() == [3, 2, 2]
+    assert both.pedals.channel.tolist() == [0, 1]
+    assert both.pedals.start.tolist() == [1.5, 2.5]
+    assert both.track_names == ("left", "", "continuation")
+    assert both.end_time == 4.5
+    assert both.tempos.equals(motif.tempos)
+
+
+def test_the_last_tempo_and_key_before_the_join_go_on() -> None:
+    voices = simple().replaced(track_names=("soprano", "alto"))
+    both = score().followed_by(voices, at=0.75)
+    assert both.tempos.seconds_per_quarter.tolist() == [0.5]
+    assert both.key_signatures.sharps.tolist() == [-2]
+    assert both.track_names == ("", "soprano", "alto")
+    assert both.end_time == 2.75
+
+
 # ---- other forms ------------------------------------------------------------------------------
 
 
@@ -395,6 +453,15 @@ def test_pretty_midi_takes_and_gives_the_same_notes(
     if set(before.channel.tolist()) == {0, 1}:  # the instruments are the channels
         assert after.channel.tolist() == before.channel.tolist()
         assert ends[0].tolist() == ends[1].tolist()
+
+
+def test_pretty_midi_takes_and_gives_the_same_score() -> None:
+    before = score(track_names=["right"])
+    after = NoteSequence.from_pretty_midi(before.to_pretty_midi())
+    assert after.same_score(before)
+    for semitones in range(12):
+        moved = before.transposed(semitones)
+        assert NoteSequence.from_pretty_midi(moved.to_pretty_midi()).same_score(moved)
 
 
 def test_the_drums_of_pretty_midi_are_left_out() -> None:

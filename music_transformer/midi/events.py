@@ -10,8 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from music_transformer.errors import MidiError
-from music_transformer.midi.pairing import pair
-from music_transformer.midi.pedal import read_pedals
+from music_transformer.midi.pairing import Pairs, pair
+from music_transformer.midi.pedal import (
+    ALL_SOUND_OFF,
+    PEDAL_CONTROLLERS,
+    read_pedals,
+    shared_pedals,
+)
 from music_transformer.midi.tempo import TempoMap
 from music_transformer.notes import (
     DRUM_CHANNEL,
@@ -19,13 +24,19 @@ from music_transformer.notes import (
     BoolArray,
     FloatArray,
     IntArray,
+    KeySignatures,
     NoteSequence,
+    Pedals,
+    TimeSignatures,
 )
 
 MAX_GAP_SECONDS = 3600.0
 N_PIANO_PROGRAMS = 8
+_NOTES_OF_TRACK = 16 * 128
 
 _NOTE_OFF, _NOTE_ON, _CONTROL, _PROGRAM = 0x8, 0x9, 0xB, 0xC
+# All sound off, all notes off, and the four changes of mode, which end all notes as well.
+_RELEASES_ALL = (ALL_SOUND_OFF, 123, 124, 125, 126, 127)
 
 
 @dataclass
@@ -41,6 +52,10 @@ class RawEvents:
     first_events: list[int] = field(default_factory=list)  # of each track: where it starts
     end_ticks: list[int] = field(default_factory=list)  # of each track
     tempos: list[tuple[int, int]] = field(default_factory=list)  # tick, microseconds per quarter
+    metres: list[tuple[int, int, int]] = field(default_factory=list)  # tick, numerator, denominator
+    keys: list[tuple[int, int, int]] = field(default_factory=list)  # tick, sharps, 1 for minor
+    names: dict[int, str] = field(default_factory=dict)  # by track
+    last_tempos: dict[int, int] = field(default_factory=dict)  # by track: tick of its last tempo
     warnings: Counter[str] = field(default_factory=Counter)
 
 
@@ -55,8 +70,10 @@ class _Columns(NamedTuple):
     second: IntArray
 
 
-def to_notes(events: RawEvents, tempo_map: TempoMap, *, piano_only: bool) -> NoteSequence:
-    """The notes and pedals of a file; the drums are left out.
+def to_notes(
+    events: RawEvents, tempo_map: TempoMap, *, piano_only: bool, one_pedal: bool
+) -> NoteSequence:
+    """The notes, pedals, tempo map, metre, key and names of a file; the drums are left out.
 
     Raises:
         MidiError: no notes, or over an hour without any; the message lacks the name of the file.
@@ -71,35 +88,80 @@ def to_notes(events: RawEvents, tempo_map: TempoMap, *, piano_only: bool) -> Not
     if len(onsets) == 0:
         raise MidiError(_why_empty(warnings))
 
-    is_pedal = (columns.kind == _CONTROL) & (columns.first == SUSTAIN)
-    if piano_only:  # `--pedal events` would take the pedal of a string part for the piano's
-        is_pedal &= np.isin(columns.channel, columns.channel[onsets])
-    is_note = columns.kind <= _NOTE_ON
-    pedals = read_pedals(
-        columns.ticks[is_pedal],
-        columns.channel[is_pedal],
-        columns.second[is_pedal],
-        int(columns.ticks[is_note | is_pedal].max()),
-        tempo_map,
-    )
+    channels = np.unique(columns.channel[onsets])
+    pedals, last_tick = _pedals(columns, channels, tempo_map, one_pedal, warnings)
     start, end = tempo_map.seconds(columns.ticks[onsets]), tempo_map.seconds(end_ticks)
-    last_second = _check_gaps(np.concatenate([start, end, pedals.start, pedals.end]))
-    end_time = float(tempo_map.seconds(np.array([max(events.end_ticks)], np.int64))[0])
+    last_second = check_gaps(start, end, pedals.end)
+    end_time = float(tempo_map.seconds(_music_ends(events, last_tick)))
     if end_time > last_second + MAX_GAP_SECONDS:
         warnings["closing rest of over an hour dropped"] += 1
         end_time = last_second
+    end_time = max(end_time, last_second)
+    is_map_apart = len(events.end_ticks) > 1 and events.first_events[1] == 0
+    names = [events.names.get(track, "") for track in range(len(events.end_ticks))]
+    changes = {
+        kind: tempo_map.changes(rows) for kind, rows in (("m", events.metres), ("k", events.keys))
+    }
+    upto = np.nextafter(end_time, np.inf)
     return NoteSequence(
         pitch=columns.first[onsets],
         velocity=columns.second[onsets],
         start=start,
         end=end,
         channel=columns.channel[onsets],
-        track=columns.track[onsets],
+        track=columns.track[onsets] - is_map_apart,
         pedals=pedals,
         warnings=+warnings,  # without those that never happened
         end_time=end_time,
-        tempos=tempo_map.in_seconds(),
+        tempos=tempo_map.in_seconds().until(upto),
+        time_signatures=TimeSignatures(*changes["m"]).until(upto),
+        key_signatures=KeySignatures(*changes["k"]).until(upto),
+        track_names=names[is_map_apart:] if any(names[is_map_apart:]) else (),
+        title=names[0] if is_map_apart else "",
     )
+
+
+def _music_ends(events: RawEvents, last_tick: int) -> IntArray:
+    """The tick of the last end-of-track; one that only follows late tempo events makes no rest."""
+    ends = [
+        tick
+        for track, tick in enumerate(events.end_ticks)
+        if events.last_tempos.get(track, 0) <= last_tick
+    ]
+    return np.array(max([last_tick, *ends]), np.int64)
+
+
+def _pedals(
+    columns: _Columns,
+    channels: IntArray,
+    tempo_map: TempoMap,
+    one_pedal: bool,
+    warnings: Counter[str],
+) -> tuple[Pedals, int]:
+    """The pedals of the channels with notes, and the tick of the last note or pedal event.
+
+    Args:
+        channels: those with notes; the pedals of others hold nothing.
+        one_pedal: all pedals are one, and it works on all channels with notes.
+    """
+    is_control = (columns.kind == _CONTROL) & np.isin(columns.first, PEDAL_CONTROLLERS)
+    has_notes = np.isin(columns.channel, channels)
+    is_sustain = is_control & (columns.first == SUSTAIN)
+    if not one_pedal:
+        strays = int((is_sustain & ~has_notes & (columns.second >= SUSTAIN)).sum())
+        warnings["pedal of a channel without notes ignored"] += strays
+        is_control &= has_notes
+        is_sustain &= has_notes
+    last_tick = int(columns.ticks[(columns.kind <= _NOTE_ON) | is_sustain].max())
+    pedals = read_pedals(
+        columns.ticks[is_control],
+        columns.channel[is_control],
+        columns.first[is_control],
+        columns.second[is_control],
+        last_tick,
+        tempo_map,
+    )
+    return (shared_pedals(pedals, channels) if one_pedal else pedals), last_tick
 
 
 def _columns(events: RawEvents) -> _Columns:
@@ -130,20 +192,69 @@ def _paired(
 ) -> tuple[IntArray, IntArray]:
     """Rows of the N onsets, and the (N,) ticks at which their keys go up."""
     rows = np.flatnonzero(columns.kind <= _NOTE_ON)
-    key = (columns.track[rows] * 16 + columns.channel[rows]) * 128 + columns.first[rows]
+    note = columns.channel[rows] * 128 + columns.first[rows]
+    track = columns.track[rows] * _NOTES_OF_TRACK
+    key = track + note
+    limits = np.array(track_ends, np.int64)[columns.track[rows]]  # (E,) where it ends at the latest
+    ends_silent = None
+    is_release = (columns.kind == _CONTROL) & np.isin(columns.first, _RELEASES_ALL)
+    if is_release.any():
+        part, limits, ends_silent = _between_releases(columns, rows, is_release, limits)
+        key += part * (len(track_ends) * _NOTES_OF_TRACK)
     is_on = (columns.kind[rows] == _NOTE_ON) & (columns.second[rows] > 0)
-    pairs = pair(key, is_on)
-    warnings["stray note-off"] += pairs.n_stray
+    pairs = pair(key, is_on, ends_silent)
+    lost = pairs.unreleased | (pairs.ends < 0)
+    shared = np.intersect1d(note[pairs.strays], note[pairs.onsets[lost]])
+    if len(shared):  # an off may stand in another track: there the tracks are one
+        key -= np.where(np.isin(note, shared), track, 0)
+        order = np.argsort(columns.ticks[rows], kind="stable")
+        pairs = _pair_in_order(key, is_on, ends_silent, order)
+    warnings["stray note-off"] += len(pairs.strays)
     warnings["note never released"] += pairs.n_unreleased
-    onsets = rows[pairs.onsets]
-    end_of_track = np.array(track_ends, np.int64)[columns.track[onsets]]
-    return onsets, np.where(pairs.ends < 0, end_of_track, columns.ticks[rows[pairs.ends]])
+    return rows[pairs.onsets], np.where(
+        pairs.ends < 0, limits[pairs.onsets], columns.ticks[rows[pairs.ends]]
+    )
+
+
+def _pair_in_order(
+    key: IntArray, is_on: BoolArray, ends_silent: BoolArray | None, order: IntArray
+) -> Pairs:
+    """`pair` of rows that act in another order; the answer counts them as they are."""
+    silent = None if ends_silent is None else ends_silent[order]
+    pairs = pair(key[order], is_on[order], silent)
+    ends = np.where(pairs.ends < 0, -1, order[pairs.ends])
+    return pairs._replace(onsets=order[pairs.onsets], ends=ends, strays=order[pairs.strays])
+
+
+def _between_releases(
+    columns: _Columns, rows: IntArray, is_release: BoolArray, limits: IntArray
+) -> tuple[IntArray, IntArray, BoolArray]:
+    """For (E,) note events: how many times all keys of the channel were released before, when they
+    are the next time (else `limits`), and whether they are.
+    """
+    rank = _ranks(columns)
+    part, limits, closed = np.zeros(len(rows), np.int64), limits.copy(), np.zeros(len(rows), bool)
+    for channel in np.unique(columns.channel[is_release]):
+        here = np.flatnonzero(columns.channel[rows] == channel)
+        releases = np.flatnonzero(is_release & (columns.channel == channel))
+        releases = releases[np.argsort(rank[releases])]
+        number = np.searchsorted(rank[releases], rank[rows[here]])
+        part[here], closed[here] = number, number < len(releases)
+        ticks = np.append(columns.ticks[releases], 0)[number]
+        limits[here] = np.where(closed[here], ticks, limits[here])
+    return part, limits, closed
+
+
+def _ranks(columns: _Columns) -> IntArray:
+    """(E,) the place of each event as the tracks play together."""
+    rank = np.empty(len(columns.ticks), np.int64)
+    rank[np.argsort(columns.ticks, kind="stable")] = np.arange(len(rank))
+    return rank
 
 
 def _is_piano(columns: _Columns, onsets: IntArray) -> BoolArray:
     """(N,) whether the channel of each onset has a piano program at that moment."""
-    rank = np.empty(len(columns.ticks), np.int64)  # the place of each event as tracks play together
-    rank[np.argsort(columns.ticks, kind="stable")] = np.arange(len(rank))
+    rank = _ranks(columns)
     kept = np.ones(len(onsets), bool)
     for channel in np.unique(columns.channel[onsets]):
         changes = np.flatnonzero((columns.kind == _PROGRAM) & (columns.channel == channel))
@@ -162,18 +273,21 @@ def _why_empty(warnings: Counter[str]) -> str:
     return "the file holds no notes"
 
 
-def _check_gaps(times: FloatArray) -> float:
-    """The last of the moments at which a note or pedal begins or ends.
+def check_gaps(start: FloatArray, end: FloatArray, lifts: FloatArray) -> float:
+    """The last of the moments at which a note ends or a pedal is lifted.
+
+    Args:
+        start, end, lifts: seconds; a pedal counts behind the last note only, where it may hold it.
 
     Raises:
-        MidiError: over an hour passes without one, before the first or between two.
+        MidiError: over an hour passes without a note, before the first or between two.
     """
-    times = np.sort(np.append(times, 0.0))
+    last = float(end.max(initial=0.0))
+    times = np.sort(np.concatenate([[0.0], start, end, lifts[lifts > last]]))
     gaps = np.diff(times)
-    row = int(gaps.argmax())
-    if gaps[row] > MAX_GAP_SECONDS:
+    row = int(gaps.argmax()) if len(gaps) else 0
+    if len(gaps) and gaps[row] > MAX_GAP_SECONDS:
         raise MidiError(
-            f"{gaps[row] / 3600:.3g} hours pass without a note after second {times[row]:.0f}: "
-            "a delta time or the tempo is damaged"
+            f"{gaps[row] / 3600:.3g} hours pass without a note after second {times[row]:.0f}"
         )
     return float(times[-1])

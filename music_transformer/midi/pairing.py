@@ -1,7 +1,9 @@
 """Note-ons and note-offs to notes: who belongs to whom, for all keys of a file at once.
 
-A key here is one pitch of one channel of one track. For each key notes are released in the order in
-which they were struck (first in, first out).
+A key here is one pitch of one channel of one track. Where its ons and offs balance, notes are
+released in the order in which they were struck (first in, first out). Where an off is missing, the
+key never falls silent again; from there on a note that is struck again while it sounds ends there,
+so that one lost off costs one note.
 """
 
 from __future__ import annotations
@@ -14,23 +16,23 @@ from music_transformer.notes import BoolArray, IntArray
 
 
 class Pairs(NamedTuple):
-    """`pair`'s answer: rows of the N onsets and of their ends, and what did not fit."""
+    """`pair`'s answer: rows of the N onsets and of what ends them, and what did not fit."""
 
     onsets: IntArray  # (N,)
-    ends: IntArray  # (N,), -1 where no off comes after the on
-    n_stray: int  # offs of a key that does not sound: ignored
-    n_unreleased: int  # ons whose own off never comes: they take the last off after them
+    ends: IntArray  # (N,) the off, or the next on of the key; -1 where nothing comes
+    strays: IntArray  # offs of a key that does not sound: ignored
+    unreleased: BoolArray  # (N,) in the part of a key where an off is missing
+    n_unreleased: int  # how many offs are missing
 
 
-def pair(key: IntArray, is_on: BoolArray) -> Pairs:
-    """Match note-ons with note-offs, first in first out for each key.
-
-    With the stray offs gone, the k-th on of a key belongs to the k-th off of that key, so ranks are
-    all it takes.
+def pair(key: IntArray, is_on: BoolArray, ends_silent: BoolArray | None = None) -> Pairs:
+    """Match note-ons with note-offs.
 
     Args:
-        key: (E,) note events in file order; equal for equal track, channel and pitch.
+        key: (E,) note events in the order in which they act; equal for equal track, channel, pitch.
         is_on: (E,) True for an on, False for an off.
+        ends_silent: (E,) True for events of keys that something else silences at their end: what
+            still sounds there has no end here, and no off is missing.
     """
     small = key.astype(np.int16) if key.max(initial=0) < 2**15 else key  # int16 sorts much faster
     order = np.argsort(small, kind="stable")
@@ -39,6 +41,13 @@ def pair(key: IntArray, is_on: BoolArray) -> Pairs:
     opens[1:] = key[1:] != key[:-1]
     group = np.cumsum(opens) - 1  # (E,) 0 for the lowest key that occurs, and so on
     is_stray = ~is_on & _finds_nothing(group, np.flatnonzero(opens), is_on)
+    is_tail = np.zeros(len(key), bool)
+    missing = int(is_on.sum()) - int((~is_on & ~is_stray).sum())
+    if missing:
+        level, is_tail = _after_last_silence(group, np.flatnonzero(opens), is_on, is_stray)
+        if ends_silent is not None:
+            is_tail &= ~ends_silent[order]
+        missing = int(level[np.append(opens[1:], True) & is_tail].sum())
 
     ons, offs = np.flatnonzero(is_on), np.flatnonzero(~is_on & ~is_stray)
     groups = np.arange(int(opens.sum()) + 1)
@@ -46,12 +55,29 @@ def pair(key: IntArray, is_on: BoolArray) -> Pairs:
     first_off = np.searchsorted(group[offs], groups)
     own = group[ons]
     match = first_off[own] + np.arange(len(ons)) - first_on[own]
-    unreleased = match >= first_off[own + 1]
-    match = np.where(unreleased, first_off[own + 1] - 1, match)
-    exists = match >= first_off[own]
-    off = np.append(offs, -1)[np.where(exists, match, -1)]
-    ends = np.where(off > ons, np.append(order, -1)[off], -1)
-    return Pairs(order[ons], ends, int(is_stray.sum()), int(unreleased.sum()))
+    off = np.append(offs, -1)[np.where(match < first_off[own + 1], match, -1)]
+    in_tail = is_tail[ons]
+    following = np.where(np.append(opens[1:], True), -1, np.arange(1, len(key) + 1))
+    off = np.where(in_tail, following[ons], off)
+    ends = np.where(off < 0, -1, order[off])
+    return Pairs(order[ons], ends, order[is_stray], in_tail, missing)
+
+
+def _after_last_silence(
+    group: IntArray, first: IntArray, is_on: BoolArray, is_stray: BoolArray
+) -> tuple[IntArray, BoolArray]:
+    """(E,) how many notes of its key sound after each event, and whether it is silent no more.
+
+    Args:
+        group, first, is_on: as in `_finds_nothing`.
+        is_stray: (E,) offs that do not count.
+    """
+    change = np.where(is_on, 1, np.where(is_stray, 0, -1))
+    total = np.cumsum(change)
+    level = total - (total[first] - change[first])[group]
+    row = np.arange(len(group))
+    last = np.maximum.reduceat(np.where(level == 0, row, -1), first)  # (G,)
+    return level, row > last[group]
 
 
 def _finds_nothing(group: IntArray, first: IntArray, is_on: BoolArray) -> BoolArray:

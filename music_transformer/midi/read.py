@@ -8,7 +8,8 @@ numbers (tick, code); what follows (`events`, `pairing`, `pedal`) works on whole
 Conventions:
     * ticks are absolute; a code is ``status << 16 | first data byte << 8 | second data byte``;
     * a place in an error is a track counted from 1 and a byte counted from 0 in the file;
-    * the `track` column counts the MTrk chunks of the file from 0;
+    * the `track` column counts the MTrk chunks of the file from 0, but not a first one without
+      channel events, where the map of tempo, metre and key has a track to itself;
     * at one tick tempo changes act first, then pedals, then the rest in file order, track by track.
 
 Source: "Standard MIDI Files 1.0", MIDI Manufacturers Association.
@@ -17,6 +18,8 @@ Source: "Standard MIDI Files 1.0", MIDI Manufacturers Association.
 from __future__ import annotations
 
 import os
+import re
+from bisect import bisect_left
 from pathlib import Path
 
 from music_transformer.errors import MidiError
@@ -26,16 +29,38 @@ from music_transformer.notes import NoteSequence
 
 MAX_BYTES = 8 * 2**20  # MAESTRO's largest file has 0.5 MiB; a larger one is no piece of music
 
+#: The names that MIDI files have: plain, karaoke (.kar), wrapped in RIFF (.rmi).
+SUFFIXES = (".mid", ".midi", ".kar", ".rmi")
+
+_META = 0xFF  # the status of a meta event; its kinds that are taken:
+_TRACK_NAME, _END_OF_TRACK, _TEMPO, _METRE, _KEY = 0x03, 0x2F, 0x51, 0x58, 0x59
+_SYSEX, _SYSEX_GOES_ON = 0xF0, 0xF7
+_META_SIZES = {
+    0x00: (0, 2),  # sequence number
+    0x20: (1,),  # channel prefix
+    0x21: (1,),  # port
+    _TEMPO: (3,),
+    0x54: (5,),  # SMPTE offset
+    _METRE: (4,),
+    _KEY: (2,),
+}
+_SYSTEM_DATA_BYTES = {0xF1: 1, 0xF2: 2, 0xF3: 1}
+_LARGEST_DENOMINATOR = 7  # as a power of two: 128
+
 _MEND = "restore it from its source, or leave it out."
 
 
-def read_midi(path: str | os.PathLike[str], *, piano_only: bool = False) -> NoteSequence:
-    """The notes of a MIDI file.
+def read_midi(
+    path: str | os.PathLike[str], *, piano_only: bool = False, one_pedal: bool = False
+) -> NoteSequence:
+    """The notes of a MIDI file, with its pedal, tempo map, metre, key and names.
 
     Args:
         path: a Standard MIDI File of type 0 or 1, bare or wrapped in RIFF (.rmi).
         piano_only: keep only notes played while their channel has one of the programs 0-7.
             Without it all channels but the drums become piano.
+        one_pedal: the pedal of any channel works on all: Disklaviers write each hand on a channel
+            of its own and the pedal on one of them, or on a third.
 
     Raises:
         MidiError: no such file, a folder, not MIDI, damaged beyond understanding, over an hour
@@ -54,10 +79,12 @@ def read_midi(path: str | os.PathLike[str], *, piano_only: bool = False) -> Note
             raise MidiError(f"{name}: this is a folder; name a MIDI file in it.") from error
         reason = getattr(error, "strerror", None) or str(error)
         raise MidiError(f"{name}: cannot be opened ({reason}); check the path.") from error
-    return read_midi_bytes(data, name, piano_only=piano_only)
+    return read_midi_bytes(data, name, piano_only=piano_only, one_pedal=one_pedal)
 
 
-def read_midi_bytes(data: bytes, name: str, *, piano_only: bool = False) -> NoteSequence:
+def read_midi_bytes(
+    data: bytes, name: str, *, piano_only: bool = False, one_pedal: bool = False
+) -> NoteSequence:
     """The notes of a MIDI file that is in memory already; `name` is what errors call it.
 
     Raises:
@@ -70,37 +97,50 @@ def read_midi_bytes(data: bytes, name: str, *, piano_only: bool = False) -> Note
     events = _walk_chunks(data, name)
     tempo_map = _tempo_map(events, name)
     try:
-        return to_notes(events, tempo_map, piano_only=piano_only)
+        return to_notes(events, tempo_map, piano_only=piano_only, one_pedal=one_pedal)
     except MidiError as error:
         raise MidiError(f"{name}: {error}; {_MEND}") from error
 
 
 def _walk_chunks(data: bytes, name: str) -> RawEvents:
-    """Read the header and every track; skip what is neither."""
+    """Read the header and every track; skip what is neither.
+
+    A length or a place that leads to no chunk is survived: the next MTrk is easy to find.
+    """
     events = RawEvents()
     position, n_tracks = _read_header(data, name, events)
+    tracks = [found.start() for found in re.finditer(b"MTrk", data)]
     while position < len(data):
         kind, size = data[position : position + 4], _uint32(data, position + 4)
         start = position + 8
         if kind == b"MTrk":
-            _read_track(data, start, size, name, events)
-        elif start + size > len(data) or not _is_chunk_name(kind):
-            if len(events.end_ticks) < n_tracks:
-                raise MidiError(
-                    f"{name}: byte {position}: track {len(events.end_ticks) + 1} should start here "
-                    f"and does not; {_MEND}"
-                )
+            position = _read_track(data, start, size, tracks, name, events)
+        elif _is_chunk_name(kind) and start + size <= len(data):
+            events.warnings["unknown chunk"] += 1
+            position = start + size
+        elif (following := _next_track(data, position, tracks)) < len(data):
+            events.warnings[f"bytes between tracks, at byte {position}"] += 1
+            position = following
+        elif len(events.end_ticks) < n_tracks:
+            raise MidiError(
+                f"{name}: byte {position}: track {len(events.end_ticks) + 1} should start here "
+                f"and does not; {_MEND}"
+            )
+        else:
             events.warnings["bytes after the last chunk"] += 1
             break
-        else:
-            events.warnings["alien chunk"] += 1
-        position = start + size
     found = len(events.end_ticks)
     if found == 0:
         raise MidiError(f"{name}: the file holds no track; {_MEND}")
     if found != n_tracks:
         events.warnings["wrong number of tracks in the header"] += 1
     return events
+
+
+def _next_track(data: bytes, position: int, tracks: list[int]) -> int:
+    """Where the first MTrk at or after a place stands; the end of the file if none does."""
+    row = bisect_left(tracks, position)
+    return tracks[row] if row < len(tracks) else len(data)
 
 
 def _read_header(data: bytes, name: str, events: RawEvents) -> tuple[int, int]:
@@ -117,7 +157,7 @@ def _read_header(data: bytes, name: str, events: RawEvents) -> tuple[int, int]:
         if not _is_chunk_name(data[position : position + 4]) or start > len(data):
             raise MidiError(f"{name}: this is not a MIDI file; it does not start with MThd.")
         position = start + _uint32(data, position + 4)
-        events.warnings["alien chunk"] += 1
+        events.warnings["unknown chunk"] += 1
     size = _uint32(data, position + 4)
     start = position + 8
     if size < 6 or start + 6 > len(data):
@@ -134,33 +174,43 @@ def _read_header(data: bytes, name: str, events: RawEvents) -> tuple[int, int]:
     return start + size, n_tracks
 
 
-def _read_track(data: bytes, start: int, size: int, name: str, events: RawEvents) -> None:
-    """Append the events of one track to `events`.
+def _read_track(
+    data: bytes, start: int, size: int, tracks: list[int], name: str, events: RawEvents
+) -> int:
+    """Append the events of one track to `events`; returns where the next chunk starts.
 
-    Data bytes are not looked at here: those above 127 are clipped later, column by column.
+    Data bytes are not looked at here: those above 127 are clipped later, column by column. A length
+    that leads to no chunk is not believed; the end-of-track, or else the next MTrk, ends the track.
+
+    Args:
+        start, size: where its events begin and how many bytes they are said to have.
+        tracks: where "MTrk" stands in the file.
     """
     number = len(events.end_ticks) + 1
-    track = data[start : start + size]
+    stop = said = start + size
+    if said < len(data) and not _is_chunk_name(data[said : said + 4]):
+        stop = _next_track(data, said, tracks)
+    limit = min(stop, len(data))
     events.first_events.append(len(events.ticks))
     add_tick, add_code = events.ticks.append, events.codes.append
-    position = tick = status = 0
+    position, tick, status = start, 0, 0
     ended = False
-    event = 0  # where the event being read starts
+    event = start  # where the event being read starts
     try:
-        while position < len(track):
+        while position < limit:
             event = position
-            byte = track[position]
+            byte = data[position]
             position += 1
             if byte < 0x80:
                 tick += byte
             else:
-                delta, position = _number(track, event)
+                delta, position = _read_varlen(data, event)
                 tick += delta
-            byte = track[position]
+            byte = data[position]
             if byte >= 0x80:
                 position += 1
                 if byte >= 0xF0:
-                    position, ended = _read_other(track, position, byte, tick, events)
+                    position, ended = _read_system_event(data, position, limit, byte, tick, events)
                     if ended:
                         break
                     continue
@@ -168,40 +218,50 @@ def _read_track(data: bytes, start: int, size: int, name: str, events: RawEvents
             elif not status:
                 raise _DamageError("a data byte stands where an event should begin")
             if 0xC0 <= status < 0xE0:  # program change, channel pressure: one data byte
-                add_code(status << 16 | track[position] << 8)
+                add_code(status << 16 | data[position] << 8)
                 position += 1
             else:
-                add_code(status << 16 | track[position] << 8 | track[position + 1])
+                add_code(status << 16 | data[position] << 8 | data[position + 1])
                 position += 2
             add_tick(tick)
+        if position > limit:
+            raise IndexError
     except (IndexError, _DamageError) as error:
-        whole = "file" if start + len(track) == len(data) else "track"
+        whole = "file" if limit == len(data) else "track"
         reason = (
             str(error) if isinstance(error, _DamageError) else f"the {whole} ends inside an event"
         )
         raise MidiError(
-            f"{name}: track {number}, byte {start + event}: {reason} after tick {tick}; {_MEND}"
+            f"{name}: track {number}, byte {event}: {reason} after tick {tick}; {_MEND}"
         ) from error
     events.end_ticks.append(tick)
-    if ended and position < len(track):
-        events.warnings["bytes after an end-of-track"] += 1
-    if len(track) < size:
-        if not ended:
+    if not ended:
+        if stop > len(data):
             raise MidiError(
-                f"{name}: track {number}, byte {len(data)}: the file ends {size - len(track)} "
+                f"{name}: track {number}, byte {len(data)}: the file ends {stop - len(data)} "
                 f"bytes before its track, after tick {tick}; {_MEND}"
             )
-        events.warnings["wrong length of a track"] += 1
-    if not ended:
         events.warnings["missing end-of-track"] += 1
+        return position
+    following = _next_track(data, position, tracks)
+    wrong = f"wrong length of a track, at byte {start - 4}"
+    if position > said:
+        events.warnings[wrong] += 1
+        return position
+    if following < said or said > len(data):
+        events.warnings[wrong] += 1
+        return following
+    if position < said:
+        events.warnings["bytes after an end-of-track"] += 1
+    return said
 
 
 class _DamageError(Exception):
     """Damage that cannot be survived; `_read_track` adds the place."""
 
 
-def _read_other(
-    track: bytes, position: int, status: int, tick: int, events: RawEvents
+def _read_system_event(
+    data: bytes, position: int, limit: int, status: int, tick: int, events: RawEvents
 ) -> tuple[int, bool]:
     """Read a meta event, SysEx or stray system message whose status ends at `position`.
 
@@ -210,49 +270,62 @@ def _read_other(
     Returns:
         Where the next event starts, and whether this was the end-of-track.
     """
-    if status == 0xFF:
-        kind = track[position]
-        size, start = _number(track, position + 1)
+    if status in (_META, _SYSEX, _SYSEX_GOES_ON):
+        size, start = _read_varlen(data, position + (status == _META))
         end = start + size
-        if end > len(track):
+        if end > limit:
             raise IndexError
-        if kind == 0x2F:
+        if status != _META:
+            return end, False
+        kind = data[position]
+        if kind == _END_OF_TRACK:
             return end, True
-        _read_meta(kind, track[start:end], tick, events)
+        _read_meta(kind, data[start:end], tick, events)
         return end, False
-    if status in (0xF0, 0xF7):
-        size, start = _number(track, position)
-        if start + size > len(track):
-            raise IndexError
-        return start + size, False
     events.warnings["system message"] += 1
-    return position + {0xF1: 1, 0xF2: 2, 0xF3: 1}.get(status, 0), False
-
-
-_META_SIZES = {0x00: (0, 2), 0x20: (1,), 0x21: (1,), 0x51: (3,), 0x54: (5,), 0x58: (4,), 0x59: (2,)}
+    return position + _SYSTEM_DATA_BYTES.get(status, 0), False
 
 
 def _read_meta(kind: int, content: bytes, tick: int, events: RawEvents) -> None:
-    """Take the tempo from a meta event; count those that are malformed and ignore the others."""
+    """Take tempo, metre, key or name; count what is malformed and ignore the other kinds."""
+    track = len(events.end_ticks)
     if kind in _META_SIZES and len(content) not in _META_SIZES[kind]:
         events.warnings["malformed meta event"] += 1
-    elif kind == 0x51:
+    elif kind == _TEMPO:
+        events.last_tempos[track] = tick
         tempo = int.from_bytes(content, "big")
         if tempo:
             events.tempos.append((tick, tempo))
         else:
             events.warnings["tempo 0"] += 1
-    elif kind == 0x59:
+    elif kind == _METRE:
+        if content[0] and content[1] <= _LARGEST_DENOMINATOR:
+            events.metres.append((tick, content[0], 1 << content[1]))
+        else:
+            events.warnings["bad time signature"] += 1
+    elif kind == _KEY:
         sharps = int.from_bytes(content[:1], "big", signed=True)
-        if not (-7 <= sharps <= 7 and content[1] <= 1):
+        if -7 <= sharps <= 7 and content[1] <= 1:
+            events.keys.append((tick, sharps, content[1]))
+        else:
             events.warnings["bad key signature"] += 1
+    elif kind == _TRACK_NAME:
+        events.names.setdefault(track, _text(content))
 
 
-def _number(track: bytes, position: int) -> tuple[int, int]:
+def _text(content: bytes) -> str:
+    """UTF-8, or what older files have, Latin-1."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _read_varlen(data: bytes, position: int) -> tuple[int, int]:
     """A variable-length number (at most four bytes, seven bits each) and where it ends."""
     value = 0
     for position in range(position, position + 4):  # noqa: B020
-        byte = track[position]
+        byte = data[position]
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
             return value, position + 1

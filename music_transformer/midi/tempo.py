@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from music_transformer.errors import MidiError
 from music_transformer.notes import FloatArray, IntArray, Tempos
@@ -102,7 +103,17 @@ class TempoMap:
         """The map as `NoteSequence.tempos`; empty in SMPTE time, which has no beat."""
         if not self.metrical:
             return Tempos()
-        return Tempos(self.seconds(self.ticks), self.tempos / 1e6)
+        division = round(self.units_per_second / 1e6)
+        return Tempos(self.seconds(self.ticks), self.tempos / 1e6, division)
+
+    def changes(self, rows: list[tuple[int, int, int]]) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+        """(tick, a, b) as columns, ticks in seconds; of several at one tick the last holds."""
+        last = {tick: (first, second) for tick, first, second in rows}
+        ticks = sorted(last)
+        if not ticks:
+            return (), (), ()
+        seconds = self.seconds(np.array(ticks, np.int64))
+        return seconds, [last[tick][0] for tick in ticks], [last[tick][1] for tick in ticks]
 
     def nearest_ticks(self, seconds: FloatArray) -> IntArray:
         """(N,) the ticks nearest to (N,) seconds; halves go up."""

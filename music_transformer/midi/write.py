@@ -1,22 +1,28 @@
 """Notes to a MIDI file, through mido.
 
-A note keeps its track and channel, all programs are piano (program 0), the pedal becomes controller
-64 and a closing rest moves the end-of-track. The one loss is time: it is rounded to ticks. Without
-a tempo map a tick is one millisecond (500 a quarter at 120 bpm), so steps of 10 ms are exact; a
-tempo map is written where that costs no exactness.
+Track 0 of the file holds the map alone: tempo, metre, key, and `title` as its name. Then come the
+tracks of the notes with their names. A note keeps its track and channel, all programs are piano
+(program 0), the pedal becomes controller 64 and a closing rest moves the end-of-track.
+
+The one loss is time: it is rounded to ticks. Where the division of the file that was read (or a
+usual one) hits every time it is taken; else a multiple of it, so fine that no time moves by more
+than 0.1 ms and none to another step of 10 ms, so that the file gives the same events. Without a
+tempo map a tick is one millisecond (500 a quarter at 120 bpm), or a tenth of one.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.files import atomic_path
+from music_transformer.midi.events import check_gaps
 from music_transformer.midi.tempo import MAX_TEMPO, TempoMap
 from music_transformer.notes import (
     DRUM_CHANNEL,
@@ -25,22 +31,36 @@ from music_transformer.notes import (
     IntArray,
     NoteSequence,
     Tempos,
+    to_steps,
 )
 
 if TYPE_CHECKING:
     import mido
 
 MILLISECOND_DIVISION = 500  # ticks per quarter that make a tick 1 ms at 120 bpm
-_DIVISIONS = (480, 384, MILLISECOND_DIVISION, 960, 1024, 10_000)  # tried in turn under a tempo map
+_DIVISIONS = (480, 384, MILLISECOND_DIVISION, 960, 1024, 10_000)  # tried where none was read
 _EXACT_SECONDS = 1e-9
-_CLOSE_SECONDS = 0.0005
-_MAX_TRACKS = 2**16 - 1
-_MAX_TICK = 2**28 - 1
+_CLOSE_SECONDS = 1e-4
+_MAX_TRACKS = 2**15 - 1  # with the map's; what mido writes
+_MAX_DELTA = 2**28 - 1
 
-# The order at one tick: the pedal first, as readers take it, then ends before beginnings. A note of
-# no length has both at one tick: it comes between, its on before its off.
-_Rows: TypeAlias = list[tuple[int, int, int, Any]]  # tick, order, order within, message
-_META, _LIFT, _PRESS, _OFF, _BRIEF, _ON = range(6)
+
+class _Order(IntEnum):
+    """The order at one tick: the pedal first, as readers take it, then ends before beginnings.
+
+    A note of no length has both at one tick: it comes between, its on before its off.
+    """
+
+    META = 0
+    LIFT = 1
+    PRESS = 2
+    OFF = 3
+    BRIEF = 4
+    ON = 5
+
+
+_Rows: TypeAlias = "list[tuple[int, _Order, int, mido.Message | mido.MetaMessage]]"
+# tick, order, order within, message
 
 
 def write_midi(
@@ -52,24 +72,28 @@ def write_midi(
 ) -> Path:
     """Write notes as a type 1 file; returns the path.
 
-    The file appears whole or not at all. `read_midi` gives the same notes back, exactly where times
-    are on the 10 ms grid and within 0.5 ms elsewhere, except that notes of one track, channel and
-    pitch that lie one inside the other trade their ends: MIDI cannot say which one stops.
+    The file appears whole or not at all. `read_midi` gives the same notes, tempo map, metre,
+    key and names again: exactly where times are on the 10 ms grid or come from one file, within
+    0.1 ms elsewhere. Notes of one track, channel and pitch that lie one inside the other trade
+    their ends: MIDI cannot say which one stops.
 
     Args:
-        notes: what to write; row ``track == i`` goes to the i-th track of the file.
+        notes: what to write; row ``track == i`` goes to the i-th track behind that of the map.
         path: where to; a missing folder is made.
         overwrite: False refuses an existing file.
-        track_names: the i-th is the name of the i-th track, as UTF-8.
+        track_names: the names of the tracks, as UTF-8; default: those of the notes.
 
     Raises:
         ConfigError: the file exists and `overwrite` is False.
-        MidiError: the file cannot be written, or the notes do not fit into one.
+        MidiError: the file cannot be written, the notes do not fit into one, or it could not be
+            read again (see `check_writable`).
     """
     path = Path(path)
     if not overwrite and path.exists():
         raise ConfigError(f"{path}: the file exists; choose another name or allow overwriting.")
-    file = _to_mido(notes, list(track_names or ()), str(path))
+    file = _to_mido(
+        notes, list(notes.track_names if track_names is None else track_names), str(path)
+    )
     try:
         with atomic_path(path) as temporary:
             file.save(temporary)
@@ -78,35 +102,51 @@ def write_midi(
     return path
 
 
-def _to_mido(notes: NoteSequence, names: list[str], name: str) -> mido.MidiFile:
-    import mido
+def check_writable(notes: NoteSequence, name: str) -> None:
+    """Refuse what a MIDI file cannot hold, or `read_midi` would not read again; `name` is the file.
 
-    columns = (notes.start, notes.end, notes.pedals.start, notes.pedals.end, [notes.end_time])
-    grid = _choose_grid(np.concatenate(columns), notes.tempos)
-    bounds = np.cumsum([len(column) for column in columns])[:-1]
-    start, end, down, lift, [last_tick] = np.split(grid.ticks, bounds)
-    n_tracks = max(int(notes.track.max(initial=0)) + 1, len(names))
-    if n_tracks > _MAX_TRACKS or last_tick > _MAX_TICK:
-        raise MidiError(
-            f"{name}: {n_tracks} tracks and {last_tick} ticks do not fit into a MIDI file; "
-            f"it holds {_MAX_TRACKS} and {_MAX_TICK}."
-        )
+    Ask before the work: what begins with a primer can be written where the primer can.
+
+    Raises:
+        MidiError: too many tracks, notes on the drums' channel, over an hour without any note.
+    """
+    n_tracks = max(int(notes.track.max(initial=0)) + 1, len(notes.track_names))
+    if n_tracks >= _MAX_TRACKS:
+        raise MidiError(f"{name}: {n_tracks} tracks do not fit into a MIDI file of {_MAX_TRACKS}.")
     if (notes.channel == DRUM_CHANNEL).any():
         raise MidiError(
             f"{name}: notes on channel {DRUM_CHANNEL} would be played by drums; give them another."
         )
-    tracks: list[_Rows] = [[] for _ in range(n_tracks)]
-    for rows, text in zip(tracks, names, strict=False):
-        rows.append((0, _META, 0, mido.MetaMessage("track_name", name=text)))
-    for tick, tempo in zip(grid.tempo_map.ticks, grid.tempo_map.tempos, strict=True):
-        tracks[0].append((int(tick), _META, 0, mido.MetaMessage("set_tempo", tempo=int(tempo))))
+    played = np.isin(notes.pedals.channel, notes.channel)
+    times = np.append(notes.pedals.end[played], notes.end_time)
+    try:
+        check_gaps(notes.start, notes.end, times)
+    except MidiError as error:
+        raise MidiError(f"{name}: {error}; cut the silence.") from error
+
+
+def _to_mido(notes: NoteSequence, names: list[str], name: str) -> mido.MidiFile:
+    import mido
+
+    check_writable(notes, name)
+    columns = (notes.start, notes.end, notes.pedals.start, notes.pedals.end, [notes.end_time])
+    grid = _choose_grid(np.concatenate(columns), notes.tempos)
+    bounds = np.cumsum([len(column) for column in columns])[:-1]
+    start, end, down, lift, [last_tick] = np.split(grid.ticks, bounds)
+    tracks: list[_Rows] = [[] for _ in range(max(int(notes.track.max(initial=0)) + 1, len(names)))]
     _add_pedals(tracks, notes, down, lift)
     _add_notes(tracks, notes, start, end)
-
     file = mido.MidiFile(type=1, ticks_per_beat=grid.division, charset="utf-8")
-    for rows in tracks:
+    for rows, text in zip(
+        [_map_rows(notes, grid.tempo_map, int(last_tick)), *tracks],
+        [notes.title, *names, *[""] * (len(tracks) - len(names))],
+        strict=True,
+    ):
         rows.sort(key=lambda row: row[:3])
         track, now = mido.MidiTrack(), 0
+        if text:
+            text = text.encode(errors="replace").decode()  # a lone surrogate is no text
+            track.append(mido.MetaMessage("track_name", name=text))
         for tick, _, _, message in rows:
             message.time = tick - now
             now = tick
@@ -114,6 +154,34 @@ def _to_mido(notes: NoteSequence, names: list[str], name: str) -> mido.MidiFile:
         track.append(mido.MetaMessage("end_of_track", time=int(last_tick) - now))
         file.tracks.append(track)
     return file
+
+
+def _map_rows(notes: NoteSequence, tempo_map: TempoMap, last_tick: int) -> _Rows:
+    """Tempo, metre and key; what comes after the end of the music acts on nothing."""
+    import mido
+
+    metre, key = notes.time_signatures, notes.key_signatures
+    rows: _Rows = [
+        (tick, _Order.META, 0, mido.MetaMessage("set_tempo", tempo=tempo))
+        for tick, tempo in zip(tempo_map.ticks.tolist(), tempo_map.tempos.tolist(), strict=True)
+    ]
+    for second, above, below in zip(
+        metre.seconds, metre.numerator.tolist(), metre.denominator.tolist(), strict=True
+    ):
+        message = mido.MetaMessage("time_signature", numerator=above, denominator=below)
+        rows.append((int(tempo_map.nearest_ticks(second)), _Order.META, 1, message))
+    for second, sharps, minor in zip(
+        key.seconds, key.sharps.tolist(), key.minor.tolist(), strict=True
+    ):
+        message = mido.MetaMessage("key_signature", key=_key_name(sharps, minor))
+        rows.append((int(tempo_map.nearest_ticks(second)), _Order.META, 2, message))
+    return [row for row in rows if row[0] <= last_tick]
+
+
+def _key_name(sharps: int, minor: int) -> str:
+    """The name of a key as mido has it, such as Bb or F#m: its place on the circle of fifths."""
+    place = sharps + 1 + 3 * minor  # 0 is F
+    return "FCGDAEB"[place % 7] + ("b" if place < 0 else "#" * (place // 7)) + "m" * minor
 
 
 def _add_pedals(tracks: list[_Rows], notes: NoteSequence, down: IntArray, lift: IntArray) -> None:
@@ -130,7 +198,7 @@ def _add_pedals(tracks: list[_Rows], notes: NoteSequence, down: IntArray, lift: 
     ):
         if span[0] == span[1]:
             continue
-        for tick, order, value in zip(span, (_PRESS, _LIFT), (127, 0), strict=True):
+        for tick, order, value in zip(span, (_Order.PRESS, _Order.LIFT), (127, 0), strict=True):
             message = mido.Message("control_change", channel=channel, control=SUSTAIN, value=value)
             tracks[first_track.get(channel, 0)].append((tick, order, 0, message))
 
@@ -145,10 +213,10 @@ def _add_notes(tracks: list[_Rows], notes: NoteSequence, start: IntArray, end: I
         on = mido.Message("note_on", channel=channel, note=pitch, velocity=velocity)
         off = mido.Message("note_off", channel=channel, note=pitch, velocity=64)
         if begin == stop:
-            tracks[track] += [(begin, _BRIEF, pitch, on), (stop, _BRIEF, pitch, off)]
+            tracks[track] += [(begin, _Order.BRIEF, pitch, on), (stop, _Order.BRIEF, pitch, off)]
         else:
             # of two that start together the shorter goes first: its off comes first
-            tracks[track] += [(begin, _ON, stop, on), (stop, _OFF, pitch, off)]
+            tracks[track] += [(begin, _Order.ON, stop, on), (stop, _Order.OFF, pitch, off)]
 
 
 class _Grid(NamedTuple):
@@ -163,24 +231,30 @@ class _Grid(NamedTuple):
 def _choose_grid(seconds: FloatArray, tempos: Tempos) -> _Grid:
     """The grid that keeps the times best, and among good ones the one that keeps the beat.
 
-    That is the tempo map of the notes where some usual division hits every time; else milliseconds
-    if these do; else the tempo map where it misses by at most half of one; else milliseconds.
+    That is the tempo map of the notes where its own division, or a usual one, hits every time; else
+    milliseconds if these do and no file was read; else the map with a fine division, where that
+    misses by 0.1 ms at most; else tenths of milliseconds.
     """
-    plain = _grid(seconds, Tempos(), MILLISECOND_DIVISION)
-    grids = []
+    coarse = _grid(seconds, Tempos(), MILLISECOND_DIVISION)
+    plain = [coarse, _grid(seconds, Tempos(), 10 * MILLISECOND_DIVISION)]
+    exact, close = [], []
     if len(tempos) and tempos.seconds_per_quarter.max() * 1e6 <= MAX_TEMPO:
-        grids = [_grid(seconds, tempos, division) for division in _DIVISIONS]
-    for allowed in (_EXACT_SECONDS, _CLOSE_SECONDS):
-        for grid in (*grids, plain):
-            if grid.error_seconds <= allowed:
-                return grid
-    return plain
+        divisions = (tempos.division,) if tempos.division else _DIVISIONS
+        exact = [_grid(seconds, tempos, division) for division in divisions]
+        close = [_grid(seconds, tempos, tempos.fine_division())]
+    candidates = [*exact, *close, *plain] if tempos.division else [*exact, *plain, *close]
+    for grid in candidates:
+        if grid.error_seconds <= _EXACT_SECONDS:
+            return grid
+    return next((grid for grid in close if grid.error_seconds <= _CLOSE_SECONDS), plain[-1])
 
 
 def _grid(seconds: FloatArray, tempos: Tempos, division: int) -> _Grid:
+    """The times on ticks; one that would come to lie in another step of 10 ms moves back by one."""
     tempo_map = TempoMap.from_seconds(tempos, division)
     ticks = tempo_map.nearest_ticks(seconds)
+    ticks = ticks + np.sign(to_steps(seconds) - to_steps(tempo_map.seconds(ticks)))
     error = float(np.abs(tempo_map.seconds(ticks) - seconds).max())
-    if ticks.max() > _MAX_TICK:
+    if np.diff(np.sort(ticks), prepend=0).max() > _MAX_DELTA:
         error = np.inf
     return _Grid(division, tempo_map, ticks, error)

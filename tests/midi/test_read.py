@@ -59,7 +59,7 @@ def test_a_note_has_all_its_columns() -> None:
         )
     )
     assert rows(notes) == [(64, 0.25, 0.75)]
-    assert (notes.velocity[0], notes.channel[0], notes.track[0]) == (101, 3, 1)
+    assert (notes.velocity[0], notes.channel[0], notes.track[0]) == (101, 3, 0)
     assert notes.warnings == {}
     assert notes.end_time == 0.75
 
@@ -200,18 +200,94 @@ def test_tracks_and_channels_are_paired_apart() -> None:
     ]
 
 
-def test_an_unreleased_note_ends_at_the_last_off_of_its_pitch_after_its_onset() -> None:
+def test_a_lost_off_costs_one_note_which_ends_where_its_key_is_struck_again() -> None:
     notes = read(
         midi(
-            b"\x00\x90\x3c\x50"  # note-on 60
-            b"\x60\x90\x3c\x50"  # delta 96, note-on 60: its own off never comes
-            b"\x60\x80\x3c\x40"  # delta 96, note-off 60, of the first
+            b"\x00\x90\x3c\x50"  # note-on 60: its own off never comes
+            b"\x60\x90\x3c\x50"  # delta 96, note-on 60
+            b"\x60\x80\x3c\x40"  # delta 96, note-off 60
             b"\x60\x90\x3e\x50"  # delta 96, note-on 62
             b"\x60\x80\x3e\x40"  # delta 96, note-off 62
         )
     )
-    assert rows(notes) == [(60, 0.0, 1.0), (60, 0.5, 1.0), (62, 1.5, 2.0)]
+    assert rows(notes) == [(60, 0.0, 0.5), (60, 0.5, 1.0), (62, 1.5, 2.0)]
     assert notes.warnings == {"note never released": 1}
+
+
+def test_an_off_in_another_track_of_the_channel_ends_the_note() -> None:
+    notes = read(
+        midi(
+            b"\x00\x90\x3c\x50"  # note-on 60
+            b"\x00\x90\x40\x50\x81\x40\x80\x40\x40",  # 64, for 192 ticks
+            b"\x60\x80\x3c\x40",  # delta 96, note-off 60
+        )
+    )
+    assert rows(notes) == [(60, 0.0, 0.5), (64, 0.0, 1.0)]
+    assert notes.warnings == {}
+
+
+@pytest.mark.parametrize("controller", [120, 123, 124, 125, 126, 127])
+def test_a_channel_is_released_as_a_whole(controller: int) -> None:
+    release = b"\x60\xb0" + bytes([controller]) + b"\x00"  # delta 96
+    keys = b"\x00\x90\x3c\x50\x00\x91\x40\x50"  # 60 on channel 0, 64 on channel 1
+    notes = read(midi(keys + b"\x81\x40\x81\x40\x40", release))  # 64 ends after 192 ticks
+    assert rows(notes) == [(60, 0.0, 0.5), (64, 0.0, 1.0)]
+    assert notes.warnings == {}
+
+
+def test_all_sound_off_ends_what_the_pedal_holds_and_123_does_not() -> None:
+    for controller, end in ((120, 1.0), (123, 1.5)):
+        notes = read(
+            midi(
+                b"\x00\xb0\x40\x7f"
+                + NOTE  # pedal down, a note of 96 ticks
+                + b"\x00\x90\x40\x50"  # note-on 64 at 96
+                + b"\x60\xb0"
+                + bytes([controller, 0])  # delta 96
+                + b"\x60\xb0\x40\x00"  # delta 96, pedal up
+            )
+        )
+        assert rows(notes.sustained()) == [(60, 0.0, end), (64, 0.5, end)]
+
+
+def test_one_pedal_works_on_all_channels_with_notes() -> None:
+    data = midi(
+        NOTE + b"\x00\x91\x40\x50\x60\x81\x40\x40",  # 60 on channel 0, then 64 on channel 1
+        b"\x00\xb2\x40\x7f\x83\x00\xb2\x40\x00",  # channel 2: down, up at 384
+    )
+    notes = read(data)
+    assert (len(notes.pedals), notes.warnings) == (
+        0,
+        {"pedal of a channel without notes ignored": 1},
+    )
+    notes = read_midi_bytes(data, "x.mid", one_pedal=True)
+    assert pedal_rows(notes) == [(0, 0.0, 2.0), (1, 0.0, 2.0)]
+
+
+def test_metre_key_and_names_are_read() -> None:
+    notes = read(
+        midi(
+            b"\x00\xff\x03\x05Waltz"  # the name of the track of the map
+            b"\x00\xff\x58\x04\x03\x02\x18\x08"  # 3/4
+            b"\x00\xff\x59\x02\xfe\x00"  # B flat major
+            b"\x60\xff\x58\x04\x06\x03\x18\x08"  # delta 96: 6/8
+            b"\x00\xff\x58\x04\x00\x02\x18\x08",  # 0/4
+            b"\x00\xff\x03\x06Gr\xc3\xb6\xc3\x9f" + NOTE,  # UTF-8
+            b"\x00\xff\x03\x03Gr\xfc",  # Latin-1
+        )
+    )
+    metre, key = notes.time_signatures, notes.key_signatures
+    assert (notes.title, notes.track_names) == ("Waltz", ("Größ", "Grü"))
+    assert metre.seconds.tolist() == [0.0, 0.5]
+    assert (metre.numerator.tolist(), metre.denominator.tolist()) == ([3, 6], [4, 8])
+    assert (key.sharps.tolist(), key.minor.tolist()) == ([-2], [0])
+    assert notes.warnings == {"bad time signature": 1}
+
+
+def test_late_tempo_events_are_no_rest() -> None:
+    late = b"\x83\x00\xff\x51\x03\x07\xa1\x21"  # delta 384, a tempo
+    notes = read(midi(NOTE + late, NOTE))
+    assert (notes.end_time, len(notes.tempos)) == (0.5, 1)
 
 
 def test_an_unreleased_note_without_a_later_off_ends_with_its_track() -> None:
@@ -399,11 +475,11 @@ def test_a_data_byte_above_127_is_clipped_and_counted() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_alien_chunk_is_survived_wherever_it_stands(place: int) -> None:
+def test_an_unknown_chunk_is_survived_wherever_it_stands(place: int) -> None:
     chunks = [header(1), chunk(NOTE + END_OF_TRACK)]
     chunks.insert(place, chunk(b"\x01\x02\x03", kind=b"XFIH"))
     notes = read(b"".join(chunks))
-    assert (rows(notes), notes.warnings) == ([(60, 0.0, 0.5)], {"alien chunk": 1})
+    assert (rows(notes), notes.warnings) == ([(60, 0.0, 0.5)], {"unknown chunk": 1})
 
 
 def test_a_riff_wrapped_file_is_read() -> None:
@@ -445,7 +521,16 @@ def test_a_long_header_and_a_huge_length_are_survived() -> None:
     long_header = b"MThd\x00\x00\x00\x08" + b"\x00\x01\x00\x01\x00\x60" + b"\x00\x00"
     huge = b"MTrk\xff\xff\xff\xff" + NOTE + END_OF_TRACK  # 4 GiB announced, but it has an end
     notes = read(long_header + huge)
-    assert (len(notes), notes.warnings) == (1, {"wrong length of a track": 1})
+    assert (len(notes), notes.warnings) == (1, {"wrong length of a track, at byte 20": 1})
+
+
+@pytest.mark.parametrize("off_by", [-9, -4, -1, 1, 4, 6, 40])
+def test_a_wrong_length_is_survived_and_said(off_by: int) -> None:
+    first, second = NOTE + END_OF_TRACK, NOTE + b"\x00\xff\x01\x30" + bytes(48) + END_OF_TRACK
+    wrong = b"MTrk" + (len(first) + off_by).to_bytes(4, "big") + first
+    notes = read(header(2) + wrong + chunk(second))
+    assert rows(notes) == [(60, 0.0, 0.5)] * 2
+    assert notes.warnings == {"wrong length of a track, at byte 18": 1}
 
 
 def test_a_closing_rest_of_over_an_hour_is_dropped() -> None:
@@ -532,7 +617,7 @@ def test_a_file_without_a_piano_is_refused_when_only_pianos_count() -> None:
     ],
 )
 def test_over_an_hour_without_a_note_is_refused(events: bytes) -> None:
-    with pytest.raises(MidiError, match="388 hours pass without a note"):
+    with pytest.raises(MidiError, match="388 hours pass without a note after second"):
         read(midi(events))
 
 
