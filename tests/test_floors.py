@@ -7,6 +7,7 @@ Imports inside functions and under TYPE_CHECKING count: what a file knows, it de
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +59,7 @@ ARROWS = {
     ("sampling", "errors"),
     ("cli", "web"),
 }
+KIND_QUESTIONS = 2  # of accompany: which of its two ways; see that there are no more
 #: Inside model/, a module may import its own rank and those before it.
 MODEL_RANK = {"config": 0, "attention": 1, "kv_cache": 1, "layers": 2, "decoder": 3, "seq2seq": 4}
 #: Libraries that only some rooms may know. Other libraries are free.
@@ -172,6 +174,21 @@ def test_every_room_stands_on_a_floor() -> None:
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
     assert rooms - {"__init__", "__main__"} <= set(FLOOR)
+
+
+def test_only_representations_know_which_kind_of_music_it_is() -> None:
+    """Other rooms ask the representation; a question about its class or name ends in a guess."""
+    question = re.compile(
+        r"isinstance\([^)]*([Tt]okenizer|Representation)|[Tt]okenizer\.kind\s*[=!]=\s*[\"']"
+    )
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
+        for path in sorted((REPOSITORY / PACKAGE).rglob("*.py"))
+        if "representations" not in path.parts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if question.search(line)
+    ]
+    assert len(found) <= KIND_QUESTIONS, "\n" + "\n".join(found)
 
 
 def test_nothing_imports_scripts() -> None:

@@ -41,7 +41,7 @@ def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose a tokenizer; `decode` has the same."""
     parser.add_argument(
         "--tokenizer",
-        choices=("performance", "chorale"),
+        metavar="KIND",
         default="performance",
         help="performance: 388 events of 10 ms; chorale: four voices of sixteenths "
         "(default: %(default)s)",
@@ -59,18 +59,12 @@ def tokenizer_of(args: argparse.Namespace) -> Representation:
     """The tokenizer that the flags name.
 
     Raises:
-        ConfigError: `--pedal` with the chorale tokenizer.
+        ConfigError: there is no such kind, or `--pedal` with one that knows no pedal.
     """
-    from music_transformer.errors import ConfigError
-    from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
+    from music_transformer.representations import representation_from_config
 
-    if args.tokenizer == "performance":
-        return PerformanceTokenizer(pedal=args.pedal or "sustain")
-    if args.pedal is not None:
-        raise ConfigError(
-            f"--pedal {args.pedal} needs --tokenizer performance: chorales know no pedal."
-        )
-    return ChoraleTokenizer()
+    settings = {} if args.pedal is None else {"pedal": args.pedal}
+    return representation_from_config({"kind": args.tokenizer, **settings})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         difference = _difference(report, second_report)
         result["against"] = {**second_report.to_dict(), "checkpoint": str(second.path)}
         result["difference"] = difference.to_dict()
-    elif data.tokenizer.kind == "accompaniment":
+    elif data.tokenizer.has_melody:
         shuffled = _measure_shuffled(args, session, data, report)
         result |= shuffled.to_dict()
     if args.json:
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     print(_table(report, baselines))
-    if not args.against and data.tokenizer.kind == "accompaniment":
+    if not args.against and data.tokenizer.has_melody:
         print(_listening(shuffled))
     if args.against:
         print(f"\nagainst {second.path}")

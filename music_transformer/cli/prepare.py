@@ -74,9 +74,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="accompaniment: the melody is all notes of this MIDI track, 0 the first "
         "(default: the highest notes, by a rule that docs/accompaniment.md states)",
     )
-    parser.add_argument(
-        "--tokenizer", choices=("performance", "chorale"), help="default: performance"
-    )
+    parser.add_argument("--tokenizer", metavar="KIND", help="performance (default) or chorale")
     parser.add_argument(
         "--pedal",
         choices=("sustain", "events"),
@@ -190,29 +188,22 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace) -> "MidiSettings":
     """How MIDI files are to be encoded."""
     from music_transformer.datasets.encoding import MidiSettings
-    from music_transformer.representations import (
-        AccompanimentTokenizer,
-        ChoraleTokenizer,
-        PerformanceTokenizer,
-    )
+    from music_transformer.representations import representation_from_config
 
+    config = {"kind": args.tokenizer or "performance"}
     if args.task == "accompaniment":
         for name in ("tokenizer", "pedal"):
             if getattr(args, name) is not None:
                 raise ConfigError(f"--task accompaniment: --{name} means nothing here.")
         if args.melody_track is not None and args.melody_track < 0:
             raise ConfigError(f"--melody-track {args.melody_track}: 0 is the first track.")
-        tokenizer = AccompanimentTokenizer().to_config()
+        config = {"kind": "accompaniment"}
     elif args.melody_track is not None:
         raise ConfigError("--melody-track: only --task accompaniment has a melody; add it.")
-    elif args.tokenizer == "chorale":
-        if args.pedal is not None:
-            raise ConfigError("--pedal: a chorale has no pedal; leave it out.")
-        tokenizer = ChoraleTokenizer().to_config()
-    else:
-        tokenizer = PerformanceTokenizer(pedal=args.pedal or "sustain").to_config()
+    elif args.pedal is not None:
+        config["pedal"] = args.pedal
     return MidiSettings(
-        tokenizer,
+        representation_from_config(config).to_config(),
         piano_only=args.piano_only,
         keep_silence=args.keep_silence,
         melody_track=args.melody_track,

@@ -9,7 +9,7 @@ from music_transformer.cli.output import naming, print_json, warn
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import MemorisationIndex
     from music_transformer.notes import NoteSequence
-    from music_transformer.representations.base import Ids
+    from music_transformer.representations.base import Ints
 
 EXAMPLE = """\
 examples:
@@ -77,10 +77,12 @@ def _print_beside(args: argparse.Namespace) -> None:
     from music_transformer.errors import ConfigError
     from music_transformer.evaluation import beside
 
-    kind = PreparedData.open(args.data).tokenizer.kind
-    if (kind == "chorale") != args.chorale:
-        mend = "add --chorale" if kind == "chorale" else "leave --chorale out"
-        raise ConfigError(f"{args.data} holds a {kind} each: {mend}, to read the files like it.")
+    tokenizer = PreparedData.open(args.data).tokenizer
+    if bool(tokenizer.voices) != args.chorale:
+        mend = "add --chorale" if tokenizer.voices else "leave --chorale out"
+        raise ConfigError(
+            f"{args.data} holds a {tokenizer.kind} each: {mend}, to read the files like it."
+        )
     described, data = _describe_files(args), _describe_data(args)
     names = [name for name, _ in described]
     sides = beside([numbers for _, numbers in described], [numbers for _, numbers in data])
@@ -124,7 +126,8 @@ def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
         with naming(path):
             if args.chorale:
                 beat = chorale.seconds_per_beat(notes)
-                numbers = _describe_grid(chorale.encode(notes), beat, args.seconds)
+                grid = chorale.decode_grid(chorale.encode(notes))
+                numbers = _describe_grid(grid, beat, args.seconds)
             else:
                 numbers = _describe_notes(notes, args.seconds)
         if index is not None:
@@ -164,8 +167,9 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     described = []
     for i in tqdm(chosen, unit="piece", leave=False, disable=None):
         ids = pieces[i][1:-1]
-        if data.tokenizer.kind == "chorale":
-            numbers = _describe_grid(ids, DEFAULT_SECONDS_PER_BEAT, args.seconds)
+        grid = data.tokenizer.decode_grid(ids)
+        if grid is not None:
+            numbers = _describe_grid(grid, DEFAULT_SECONDS_PER_BEAT, args.seconds)
         else:
             numbers = _describe_notes(data.tokenizer.decode(ids), args.seconds)
         described.append((names[i], numbers))
@@ -181,13 +185,11 @@ def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
     return describe(notes)
 
 
-def _describe_grid(ids: "Ids", seconds_per_beat: float, seconds: float | None) -> Numbers:
-    """Statistics of chorale ids, or of their first `seconds`, whole sixteenths."""
+def _describe_grid(grid: "Ints", seconds_per_beat: float, seconds: float | None) -> Numbers:
+    """Statistics of a grid (T, 4), or of its first `seconds`, whole sixteenths."""
     from music_transformer.evaluation import describe_chorale
-    from music_transformer.representations import ChoraleTokenizer
     from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT
 
-    grid = ChoraleTokenizer().decode_grid(ids)  # (T, 4)
     if seconds is not None:
         grid = grid[: max(1, round(seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))]
     return describe_chorale(grid)

@@ -104,7 +104,12 @@ def _grid(path: Path, place: str, steps: Any) -> Grid:
         grid = np.array(steps)
     except ValueError as error:  # rows of different lengths
         raise DatasetError(f"{path}: {place} is not a list of four pitches; {_HINT}.") from error
-    if grid.ndim != 2 or grid.shape[1] != 4 or grid.dtype.kind != "i" or not len(grid):
+    if (
+        grid.ndim != 2
+        or grid.shape[1] != 4
+        or not np.issubdtype(grid.dtype, np.signedinteger)
+        or not len(grid)
+    ):
         raise DatasetError(f"{path}: {place} is not a list of four pitches; {_HINT}.")
     if grid.min() < -1 or grid.max() > 127:
         raise DatasetError(f"{path}: {place} has a pitch outside -1..127; {_HINT}.")

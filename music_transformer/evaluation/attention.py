@@ -17,7 +17,6 @@ from music_transformer.errors import ConfigError, MidiError
 from music_transformer.model.attention_maps import attention_weights
 from music_transformer.model.kinds import kind_of
 from music_transformer.notes import NoteSequence
-from music_transformer.representations import ChoraleTokenizer
 from music_transformer.representations.base import NoteIndex
 
 Floats = NDArray[np.float64]
@@ -126,10 +125,7 @@ def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequenc
     """The ids of the notes as the model learnt them, and their notes at the times of the file."""
     tokenizer = session.tokenizer
     ids = tokenizer.encode(notes, keep_silence=False)
-    if isinstance(tokenizer, ChoraleTokenizer):
-        decoded = tokenizer.decode(ids, seconds_per_beat=tokenizer.seconds_per_beat(notes))
-    else:
-        decoded = tokenizer.decode(ids)
+    decoded = tokenizer.decode(ids, seconds_per_beat=tokenizer.seconds_per_beat(notes))
     silence = max(0.0, float(notes.start.min() - decoded.start.min()))
     return ids, NoteSequence(
         pitch=decoded.pitch,

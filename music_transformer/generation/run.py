@@ -27,16 +27,8 @@ from music_transformer.generation.report import GenerationReport
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.settings import Settings
 from music_transformer.model.decoder import evaluating
-from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.representations import (
-    ChoraleTokenizer,
-    PerformanceTokenizer,
-)
-from music_transformer.representations.base import Limits
-from music_transformer.representations.chorale.grammar import ChoraleGrammar
-from music_transformer.representations.chorale.grid import N_VOICES, SIXTEENTHS_PER_BEAT
-from music_transformer.representations.performance.grammar import PerformanceGrammar
-from music_transformer.representations.performance.vocabulary import PEDAL_ON, VELOCITY
+from music_transformer.notes import NoteSequence
+from music_transformer.representations.base import Grammar, Limits
 
 #: The number of a sample and its next id.
 NumberedIds = Generator[tuple[int, int], None, None]
@@ -81,16 +73,14 @@ class _Sample:
 
     def __init__(
         self,
-        grammar: PerformanceGrammar | ChoraleGrammar,
+        grammar: Grammar,
         made_by: Draw,
         filters: Filters,
-        wanted: int | None,
     ) -> None:
         self.grammar = grammar
         self.made_by = made_by
         self.filters = filters
         self.generator = sample_generator(made_by.settings.seed, made_by.number, made_by.attempt)
-        self.wanted = wanted  # events; None where the grammar knows the end
         self.drawn: list[int] = []
         self.closing: list[int] = []
         self.forced = 0
@@ -98,13 +88,14 @@ class _Sample:
 
     @property
     def wants_more(self) -> bool:
-        if self.wanted is None:
+        if self.grammar.wanted is None:
             return not self.grammar.finished
-        return len(self.drawn) < self.wanted
+        return len(self.drawn) < self.grammar.wanted
 
     def mask(self) -> torch.Tensor:
         """(V,) bool, True = may come next; a copy."""
-        remaining = None if self.wanted is None else self.wanted - len(self.drawn)
+        wanted = self.grammar.wanted
+        remaining = None if wanted is None else wanted - len(self.drawn)
         allowed = torch.from_numpy(self.grammar.mask(remaining).copy())  # (V,)
         self.forced += int(allowed.sum()) == 1
         return allowed
@@ -138,7 +129,6 @@ class Run:
             last_seconds=settings.primer_seconds,
             keep_silence=settings.keep_silence,
         )
-        self._primer_steps = 0
         self._samples = [self._sample(one) for one in draws]
         self._elapsed_seconds = 0.0
 
@@ -148,7 +138,7 @@ class Run:
         by_events = self.settings.events is not None
         total = 0.0
         for sample in self._samples:
-            so_far = len(sample.drawn) if by_events else self._seconds_of(sample)
+            so_far = len(sample.drawn) if by_events else sample.grammar.seconds
             total += min(so_far, self.settings.asked)
         return total / len(self._samples)
 
@@ -216,74 +206,43 @@ class Run:
 
     def _without_parallels(self, logits: torch.Tensor, samples: list[_Sample]) -> torch.Tensor:
         """Logits (A, V) of as many samples, with parallels of a chorale made unlikely."""
-        known = len(self._primer.ids) + len(samples[0].drawn)  # the same for all: one id a step
-        if not isinstance(self._session.tokenizer, ChoraleTokenizer) or known < N_VOICES:
+        chords = [one.grammar.chords for one in samples]
+        before = [chord[0] for chord in chords if chord is not None]
+        if not before:
             return logits
-        asked = N_VOICES + known % N_VOICES  # the sixteenth before, and this one up to now
-        lately = [[*self._primer.ids[-asked:], *one.drawn[-asked:]][-asked:] for one in samples]
-        ids = np.array(lately)  # (A, 4 + v)
         return discourage_parallels(
             logits,
-            ids[:, :N_VOICES],
-            ids[:, N_VOICES:],
+            np.array(before),  # (A, 4)
+            np.array([chord[1] for chord in chords if chord is not None]),  # (A, v)
             [one.made_by.settings.parallels for one in samples],
         )
 
     def _with_ageing_notes(self, logits: torch.Tensor, samples: list[_Sample]) -> torch.Tensor:
         """Logits (A, V) of as many samples, with the ends of long notes made likelier."""
-        grammars = [one.grammar for one in samples]
-        ages = [one.ages for one in grammars if isinstance(one, PerformanceGrammar)]
+        ages = [age for one in samples if (age := one.grammar.ages) is not None]
         if not ages:
             return logits
         holds = [one.made_by.settings.hold_seconds for one in samples]
         return age_held_notes(logits, np.stack(ages), holds)
 
     def _sample(self, made_by: Draw) -> _Sample:
-        tokenizer, ids = self._session.tokenizer, self._primer.ids
-        filters = choose_filters(made_by.settings.sampling, self._session.sampling)
-        seconds, wanted = self.settings.length_seconds, self.settings.events
-        if seconds is not None and math.isinf(seconds):
-            seconds = None
-        if isinstance(tokenizer, PerformanceTokenizer):
-            grammar = PerformanceGrammar(
-                tokenizer.vocab_size,
-                pedal_events=tokenizer.pedal == "events",
-                may_wait=bool(ids),
-                longest_note_steps=int(to_steps(made_by.settings.max_note_seconds)),
-            )
-            grammar.read(ids)
-            self._primer_steps = grammar.step
-            if seconds is not None:
-                grammar.end_step = grammar.step + int(to_steps(seconds))
-            return _Sample(grammar, made_by, filters, wanted)
-        if seconds is not None:
-            wanted = N_VOICES * math.ceil(seconds / self._sixteenth - 1e-6)
-        if wanted is not None:  # the last sixteenth has all its voices
-            wanted += -(len(ids) + wanted) % N_VOICES
-        return _Sample(
-            ChoraleGrammar(tokenizer.vocab_size, self._primer, Limits()), made_by, filters, wanted
-        )
-
-    @property
-    def _sixteenth(self) -> float:
-        """Seconds; chorales only."""
-        return self._primer.seconds_per_beat / SIXTEENTHS_PER_BEAT
+        settings = made_by.settings
+        filters = choose_filters(settings.sampling, self._session.sampling)
+        length = self.settings  # one for all, that of the first
+        limits = Limits(length.length_seconds, length.events, settings.max_note_seconds)
+        return _Sample(self._session.tokenizer.grammar(self._primer, limits), made_by, filters)
 
     def _close(self, sample: _Sample) -> list[int]:
         sample.closing = sample.grammar.closing()
         return sample.closing
 
-    def _seconds_of(self, sample: _Sample) -> float:
-        """How long the sample is so far, past the primer."""
-        if isinstance(sample.grammar, PerformanceGrammar):
-            return (sample.grammar.step - self._primer_steps) / STEPS_PER_SECOND
-        return len(sample.drawn) // N_VOICES * self._sixteenth
-
     def _generation(self, number: int) -> Generation:
         sample, primer = self._samples[number], self._primer
         new = [*sample.drawn, *sample.closing]
         ids = [*primer.ids, *new]
-        notes, continuation = self._decoded(ids), self._continuation(new)
+        tokenizer, beat = self._session.tokenizer, primer.seconds_per_beat
+        notes = tokenizer.decode(ids, seconds_per_beat=beat)
+        continuation = tokenizer.continuation(primer, new)
         asked = self.settings.events
         events = len(sample.drawn) if asked is None else asked
         total_events = sum(len(each.drawn) for each in self._samples)
@@ -294,10 +253,10 @@ class Run:
             attempt=sample.made_by.attempt,
             events=events,
             closing_events=len(new) - events,
-            seconds=self._seconds_of(sample),
+            seconds=sample.grammar.seconds,
             notes=len(continuation),
             primer_events=len(primer.ids),
-            primer_seconds=self._primer_seconds,
+            primer_seconds=tokenizer.duration_seconds(primer.ids, seconds_per_beat=beat),
             forced_events=sample.forced,
             long_notes_closed=closed,
             notes_cut=sample.grammar.notes_cut,
@@ -308,29 +267,6 @@ class Run:
             broken_rules=tuple(broken),
         )
         return Generation(notes, continuation, ids, list(primer.ids), report)
-
-    @property
-    def _primer_seconds(self) -> float:
-        if isinstance(self._session.tokenizer, PerformanceTokenizer):
-            return self._primer_steps / STEPS_PER_SECOND
-        return math.ceil(len(self._primer.ids) / N_VOICES) * self._sixteenth
-
-    def _decoded(self, ids: list[int]) -> NoteSequence:
-        tokenizer = self._session.tokenizer
-        if isinstance(tokenizer, ChoraleTokenizer):
-            return tokenizer.decode(ids, seconds_per_beat=self._primer.seconds_per_beat)
-        return tokenizer.decode(ids)
-
-    def _continuation(self, new: list[int]) -> NoteSequence:
-        """The new ids alone, with the velocity and the pedal that the primer left."""
-        if not isinstance(self._session.tokenizer, PerformanceTokenizer):
-            return self._decoded(new)
-        grammar = PerformanceGrammar(self._session.tokenizer.vocab_size)
-        grammar.read(self._primer.ids)
-        before = [VELOCITY + grammar.velocity_bin]
-        if grammar.pedal_is_down:
-            before.append(PEDAL_ON)
-        return self._decoded([*before, *new])
 
 
 def _long_notes(closed: int, settings: Settings) -> list[str]:

@@ -22,9 +22,7 @@ from music_transformer.errors import MusicTransformerError
 from music_transformer.generation import Settings, stream
 from music_transformer.generation.degeneration import degeneracies
 from music_transformer.notes import NoteSequence
-from music_transformer.representations import ChoraleTokenizer
 from music_transformer.representations.base import Primer
-from music_transformer.representations.chorale.grid import N_VOICES
 from music_transformer.web.models import Model
 
 #: How often the page hears of new notes.
@@ -147,14 +145,11 @@ class Take:
 
     def decoded(self, session: Session) -> NoteSequence:
         """The notes of the events so far; a chorale keeps the beat of its primer."""
-        tokenizer = session.tokenizer
-        if isinstance(tokenizer, ChoraleTokenizer):
-            return tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
-        return tokenizer.decode(self.ids)
+        return session.tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
 
     def _finish(self, session: Session) -> None:
-        if isinstance(session.tokenizer, ChoraleTokenizer):
-            del self.ids[len(self.ids) // N_VOICES * N_VOICES :]  # a row without all its voices
+        whole = session.tokenizer.crop_step
+        del self.ids[len(self.ids) // whole * whole :]  # a row without all its voices
         self.notes = self.decoded(session)
         self._tell_notes(self.notes)
         start, end = self.primer_seconds, self.notes.end_time

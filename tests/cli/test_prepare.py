@@ -148,7 +148,7 @@ def test_an_ordinary_summary_has_no_melodies(
         (["maestro", "--source", "none"], 3, "none: no such file or folder"),
         (["nowhere"], 3, "nowhere: no such folder"),
         (["nowhere", "--split", "80/20"], 2, "is not three shares"),
-        (["nowhere", "--tokenizer", "chorale", "--pedal", "events"], 2, "a chorale has no pedal"),
+        (["nowhere", "--tokenizer", "chorale", "--pedal", "events"], 2, "does not know 'pedal'"),
         (["nowhere", "--source", "x"], 2, "name a folder just once"),
         (["jsb", "--source", "x", "--task", "accompaniment"], 2, "--task means nothing here"),
         (["maestro", "--source", "x", "--melody-track", "0"], 2, "--melody-track means nothing"),
