@@ -11,7 +11,7 @@ from music_transformer.cli.main import COMMANDS, _parser, main
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.tokenizers import PerformanceTokenizer
+from music_transformer.representations import PerformanceTokenizer
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.estimate import require_memory
 
