@@ -66,7 +66,8 @@ def relative_logits_by_skew(query: Tensor, tables: Tensor, keys: int, *, first: 
         for turn in range(min(turns, queries)):
             rows = query[:, :, turn::turns]  # (B, H, ceil((L - turn) / V), D)
             by_distance[:, :, turn::turns] = _by_distance(rows, near[(first + turn) % turns])
-    by_distance = F.pad(by_distance, (keys - near.shape[2], 0))  # (B, H, L, S)
+    if near.shape[2] < keys:
+        by_distance = F.pad(by_distance, (keys - near.shape[2], 0))  # (B, H, L, S)
     return by_distance if queries == 1 else skew(by_distance)
 
 
