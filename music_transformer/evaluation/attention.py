@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
-from music_transformer.model.attention_maps import attention_weights
+from music_transformer.model.introspection import attention_weights
 from music_transformer.model.kinds import kind_of
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import NoteIndex
@@ -83,7 +83,7 @@ def note_attention(
         layers=[layer],
     )[0]  # (H, L, L)
     by_event: Floats = weights.double().cpu().numpy()
-    by_note, elsewhere = _by_note(by_event[:, -1], parts, first)
+    by_note, elsewhere = weights_by_note(by_event[:, -1], parts, first)
     return NoteAttention(
         notes=decoded,
         query=query % count,
@@ -138,11 +138,14 @@ def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequenc
     )
 
 
-def _by_note(weights: Floats, parts: NoteIndex, first: int) -> tuple[Floats, Floats]:
-    """Weights (H, L) on ids, of which position 0 holds event `first` - 1, summed by note."""
-    heads, length = weights.shape
-    owner = np.concatenate([[-1], parts.note])[first : first + length]  # (L,)
-    by_note = np.zeros((heads, len(parts.onset) + 1))  # the last column is nobody's
+def weights_by_note(weights: Floats, parts: NoteIndex, first: int) -> tuple[Floats, Floats]:
+    """Weights (..., L) on ids, of which position 0 holds event `first` - 1, summed by note.
+
+    Returns:
+        (..., M) on each note, and (...) on what is part of none.
+    """
+    owner = np.append(-1, parts.note)[first : first + weights.shape[-1]]  # (L,)
+    by_note = np.zeros((*weights.shape[:-1], len(parts.onset) + 1))  # the last column is nobody's
     for position, note in enumerate(owner.tolist()):
-        by_note[:, note] += weights[:, position]
-    return by_note[:, :-1], by_note[:, -1]
+        by_note[..., note] += weights[..., position]
+    return by_note[..., :-1], by_note[..., -1]

@@ -37,16 +37,23 @@ class CausalAttention(nn.Module):
         self, x: Tensor, *, layer: int = 0, cache: KVCache | None = None, shared: object = None
     ) -> Tensor:
         """x (B, L, d_model), the last L positions -> (B, L, d_model)."""
-        query, key, value = (self._heads(p(x)) for p in (self.query, self.key, self.value))
-        query, key = self.scheme.turn(query, key, shared)
+        query, key, value = self.projected(x, shared)  # (B, H, L, D)
         if cache is not None:
             key, value = cache.append(layer, key, value)  # (B, H, S, D)
-        mixed = self._attend(query, key, value, shared)  # (B, H, L, D)
+        mixed = self.mixed(query, key, value, shared)  # (B, H, L, D)
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, L, d_model)
         return out
 
+    def projected(self, x: Tensor, shared: object) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value, (B, H, L, D) each, of x (B, L, d_model)."""
+        query, key, value = (self._heads(p(x)) for p in (self.query, self.key, self.value))
+        return *self.scheme.turn(query, key, shared), value
+
+    def mixed(self, query: Tensor, key: Tensor, value: Tensor, shared: object) -> Tensor:
+        """Weights times values, by the operator of the scheme; shapes as in `Scheme.attend`."""
+        return self._attend(query, key, value, shared)
+
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, shared: object) -> Tensor:
-        """The operator of the scheme; shapes as in `Scheme.attend`."""
         tables = {name: getattr(self, name) for name in self.tables}
         dropout = self.config.attention_dropout if self.training else 0.0
         return self.scheme.attend(query, key, value, tables, shared, dropout)

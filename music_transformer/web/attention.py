@@ -14,8 +14,8 @@ import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
-from music_transformer.evaluation.attention import require_heads
-from music_transformer.model.attention_row import attention_row
+from music_transformer.evaluation.attention import require_heads, weights_by_note
+from music_transformer.model.introspection import attention_weights
 from music_transformer.web.takes import Take, rows_of
 
 #: The past that is looked at, the whole context of most models: as much as a moment's work.
@@ -55,18 +55,15 @@ def attention_of_note(
         raise ConfigError("the take has no such note.")
     parts = session.tokenizer.note_of_event(take.ids)  # its rows are those of `notes`
     read = [session.tokenizer.start, *take.ids[: parts.onset[row]]]
-    owner = np.append(-1, parts.note)[: len(read)]  # position i of `read` holds event i - 1
     first = max(0, len(read) - min(session.config.context, MAX_EVENTS))
-    weights = attention_row(
+    weights = attention_weights(
         session.model,
         torch.tensor(read[first:], device=session.device),
         place=torch.arange(first, len(read), device=session.device) + take.read.first_place,
-    )  # (n_layers, H, L)
-    by_event = weights.double().cpu().numpy()
-    by_note = np.zeros((*by_event.shape[:2], len(notes) + 1))  # the last column is nobody's
-    for position, note in enumerate(owner[first:]):
-        by_note[..., note] += by_event[..., position]
-    kept = np.argwhere(by_note[..., :-1] >= SMALLEST_WEIGHT)  # (K, 3)
+        last_only=True,
+    )[:, :, 0]  # (n_layers, H, L)
+    by_note, _ = weights_by_note(weights.double().cpu().numpy(), parts, first)
+    kept = np.argwhere(by_note >= SMALLEST_WEIGHT)  # (K, 3)
     shown, shown_row = np.unique(kept[:, 2], return_inverse=True)
     oldest = int(np.argmax(parts.onset >= first - 1))
     return {

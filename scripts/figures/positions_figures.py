@@ -110,7 +110,7 @@ def trained_head(checkpoint: str) -> Figure:
 
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.midi import read_midi
-    from music_transformer.model.attention_maps import attention_weights
+    from music_transformer.model.introspection import attention_weights
 
     session = load_checkpoint(checkpoint, device="cpu")
     ids = [session.tokenizer.start, *session.tokenizer.encode(read_midi(MOTIF))][:SHOWN]

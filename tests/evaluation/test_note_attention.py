@@ -10,7 +10,7 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.evaluation.attention import note_at, note_attention
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.attention_maps import attention_weights
+from music_transformer.model.introspection import attention_weights
 from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 

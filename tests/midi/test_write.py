@@ -10,6 +10,7 @@ import pretty_midi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from music_transformer.tokenizers import PerformanceTokenizer
 
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.midi import read_midi, write_midi
@@ -20,7 +21,6 @@ from music_transformer.notes import (
     Tempos,
     TimeSignatures,
 )
-from music_transformer.tokenizers import PerformanceTokenizer
 
 CHANNELS = [channel for channel in range(16) if channel != 9]
 

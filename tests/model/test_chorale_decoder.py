@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from music_transformer.errors import ShapeError
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.attention_maps import attention_weights
-from music_transformer.model.attention_row import attention_row
+from music_transformer.model.introspection import attention_weights
 
 BOTH: dict[str, Any] = {"relative_pitch": True, "relative_time": True}
 
@@ -130,8 +129,8 @@ def test_attention_maps_and_rows_are_those_of_the_model() -> None:
         for layer in plain.layers:
             layer.get_parameter("attention.pitch_embedding").zero_()
     assert not torch.allclose(attention_weights(plain, ids, place=place), maps, atol=1e-6)
-    rows = attention_row(model, ids, place=place)
-    torch.testing.assert_close(rows, maps[:, :, -1], atol=1e-12, rtol=0)
+    rows = attention_weights(model, ids, place=place, last_only=True)
+    torch.testing.assert_close(rows, maps[:, :, -1:], atol=1e-12, rtol=0)
 
 
 def test_places_that_jump_are_refused_where_time_counts_on_them() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.attention_maps import attention_weights
+from music_transformer.model.introspection import attention_weights
 from music_transformer.ops.attention import clipped_rows, relative_values_by_clipping
 from music_transformer.ops.reference import relative_logits_by_gather
 
@@ -160,3 +160,17 @@ def test_one_sequence_with_or_without_its_batch_and_no_more() -> None:
     assert torch.allclose(attention_weights(model, ids), torch.ones(2, HEADS, 1, 1).double())
     with pytest.raises(ShapeError, match=r"\(2, 5\), expected one sequence"):
         attention_weights(model, torch.zeros(2, 5, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("settings", SCHEMES, ids=str)
+def test_the_last_row_alone_is_that_of_the_map(settings: dict[str, Any]) -> None:
+    model, ids, place = build(**settings), some_ids(), torch.arange(LENGTH) + 4
+    row = attention_weights(model, ids, place=place, last_only=True)
+    expected = attention_weights(model, ids, place=place)[:, :, -1:]
+    torch.testing.assert_close(row, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (0,), (1, 0), (1, 1, 1)])
+def test_anything_but_one_sequence_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeError, match="expected one sequence"):
+        attention_weights(build(), torch.zeros(shape, dtype=torch.int64))
