@@ -9,7 +9,7 @@ from music_transformer.cli.output import naming, print_json, warn
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import MemorisationIndex
     from music_transformer.notes import NoteSequence
-    from music_transformer.representations.base import Ints
+    from music_transformer.representations.ids import Ints
 
 EXAMPLE = """\
 examples:

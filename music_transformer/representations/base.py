@@ -18,12 +18,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from music_transformer.errors import ConfigError, MidiError, TokenError
+from music_transformer.errors import ConfigError, MidiError
 from music_transformer.notes import NoteSequence
+from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids
 
-IdArray = NDArray[np.integer[Any]]
-Ids = Sequence[int] | IdArray
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 DEFAULT_SECONDS_PER_BEAT = 0.75  # 80 beats a minute, for music without a tempo of its own
@@ -400,12 +398,6 @@ class Representation(ABC):
         return [i for i in check_ids(ids, self.vocab_size).tolist() if i not in special]
 
 
-def shift_ids(ids: IdArray, below: int, semitones: int) -> Ints:
-    """The ids with `semitones` added to those under `below`; signed, as an id may be 0."""
-    signed = ids.astype(np.int64)
-    return np.where(signed < below, signed + semitones, signed)
-
-
 def note_index(owner: list[int], onsets: list[tuple[int, int, int, int]]) -> NoteIndex:
     """The index of notes that were numbered as they came.
 
@@ -432,45 +424,3 @@ def no_note_in(seconds: float) -> MidiError:
     return MidiError(
         f"the last {seconds:g} s of the primer have no note: keep more of it (--primer-seconds)."
     )
-
-
-def check_ids(ids: Ids, vocab_size: int) -> Ints:
-    """The ids as an array (N,) of int64, each of them in 0..vocab_size-1.
-
-    Raises:
-        TokenError: not a flat sequence, or an element is no integer or outside the vocabulary; the
-            message names the first such position and what stands there.
-    """
-    array = _as_array(ids)
-    if array.ndim != 1:
-        raise TokenError(f"ids have shape {array.shape}, expected one dimension: pass one piece.")
-    if array.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if array.dtype.kind not in "iu":
-        _refuse_other_than_integers(ids)
-        array = np.array([int(i) for i in ids], dtype=object)
-    outside = (array < 0) | (array >= vocab_size)
-    if outside.any():
-        position = int(np.argmax(outside))
-        raise TokenError(
-            f"id {array[position]} at position {position} is outside the vocabulary "
-            f"0..{vocab_size - 1}: was it encoded with another tokenizer?"
-        )
-    return array.astype(np.int64)
-
-
-def _as_array(ids: Ids) -> NDArray[Any]:
-    if not isinstance(ids, np.ndarray):
-        ids = ids if hasattr(ids, "__len__") else list(ids)
-    try:
-        return np.asarray(ids)
-    except (ValueError, OverflowError):  # ragged lists, integers past 64 bits
-        return np.fromiter(iter(ids), dtype=object)
-
-
-def _refuse_other_than_integers(ids: Iterable[Any]) -> None:
-    for position, value in enumerate(ids):
-        if not isinstance(value, int | np.integer):
-            raise TokenError(
-                f"{value!r:.40} at position {position} is not an id: ids are integers."
-            )

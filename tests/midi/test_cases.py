@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from music_transformer.tokenizers import PerformanceTokenizer
 
 from music_transformer.errors import MidiError
 from music_transformer.midi import check_writable, read_midi, write_midi
 from music_transformer.notes import NoteSequence, to_steps
+from music_transformer.representations import PerformanceTokenizer
 
 CASES = Path(__file__).parent / "cases"
 

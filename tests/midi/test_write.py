@@ -10,7 +10,6 @@ import pretty_midi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from music_transformer.tokenizers import PerformanceTokenizer
 
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.midi import read_midi, write_midi
@@ -21,6 +20,7 @@ from music_transformer.notes import (
     Tempos,
     TimeSignatures,
 )
+from music_transformer.representations import PerformanceTokenizer
 
 CHANNELS = [channel for channel in range(16) if channel != 9]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from music_transformer.errors import MidiError
 from music_transformer.notes import STEPS_PER_SECOND as PERFORMANCE_STEPS
 from music_transformer.notes import NoteSequence, to_steps
-from music_transformer.representations.base import Ints
+from music_transformer.representations.ids import Ints
 
 STEPS_PER_SECOND = 10  # of a melody
 

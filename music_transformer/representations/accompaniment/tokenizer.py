@@ -32,7 +32,8 @@ from music_transformer.representations.accompaniment.skyline import (
     STEPS_PER_SECOND,
     step_of,
 )
-from music_transformer.representations.base import Ids, Ints, Primer, check_ids
+from music_transformer.representations.base import Primer
+from music_transformer.representations.ids import Ids, Ints, check_ids
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 from music_transformer.representations.performance.vocabulary import N_PITCHES
 

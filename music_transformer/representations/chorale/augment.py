@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from music_transformer.representations.base import IdArray
 from music_transformer.representations.chorale.grid import N_VOICES, SILENCE
+from music_transformer.representations.ids import IdArray
 
 
 def voice_ranges(pieces: Sequence[IdArray]) -> list[list[int]]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from music_transformer.errors import DatasetError
-from music_transformer.representations.base import IdArray, Ints
 from music_transformer.representations.chorale.grid import (
     N_EVENTS,
     N_VOICES,
     SIXTEENTHS_PER_BEAT,
 )
+from music_transformer.representations.ids import IdArray, Ints
 
 ADDED_COUNT = 0.05  # of a count, per symbol
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from music_transformer.errors import TokenError
 from music_transformer.notes import NoteSequence
-from music_transformer.representations.base import Ints
+from music_transformer.representations.ids import Ints
 
 N_VOICES = 4
 VOICE_NAMES = ("soprano", "alto", "tenor", "bass")

@@ -27,17 +27,12 @@ from music_transformer.errors import TokenError
 from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations.base import (
     DEFAULT_SECONDS_PER_BEAT,
-    IdArray,
-    Ids,
-    Ints,
     Limits,
     Mask,
     NoteIndex,
     Primer,
     Representation,
-    check_ids,
     note_index,
-    shift_ids,
 )
 from music_transformer.representations.chorale.augment import transpositions, voice_ranges
 from music_transformer.representations.chorale.baselines import chorale_baselines
@@ -59,6 +54,7 @@ from music_transformer.representations.chorale.grid import (
     voices_of,
 )
 from music_transformer.representations.chorale.primer import read_primer
+from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids, shift_ids
 
 VELOCITY = 80
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from music_transformer.notes import STEPS_PER_SECOND, to_steps
-from music_transformer.representations.base import IdArray, Ints
+from music_transformer.representations.ids import IdArray, Ints
 from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
     N_PITCHES,

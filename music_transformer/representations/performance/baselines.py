@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.errors import DatasetError
-from music_transformer.representations.base import IdArray
+from music_transformer.representations.ids import IdArray
 
 FloatArray = NDArray[np.float64]
 

@@ -15,12 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.notes import STEPS_PER_SECOND, to_steps
-from music_transformer.representations.base import (
-    LONGEST_NOTE_SECONDS,
-    Grammar,
-    Limits,
-    Mask,
-)
+from music_transformer.representations.base import LONGEST_NOTE_SECONDS, Grammar, Limits, Mask
 from music_transformer.representations.performance.vocabulary import (
     DEFAULT_VELOCITY_BIN,
     MAX_SHIFT,

@@ -29,17 +29,13 @@ from music_transformer.errors import ConfigError, TokenError
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
 from music_transformer.representations.base import (
     DEFAULT_SECONDS_PER_BEAT,
-    IdArray,
-    Ids,
-    Ints,
     Limits,
     NoteIndex,
     Primer,
     Representation,
-    check_ids,
     note_index,
-    shift_ids,
 )
+from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids, shift_ids
 from music_transformer.representations.performance.augment import (
     STRETCHES,
     stretched_window,
