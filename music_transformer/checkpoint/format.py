@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from music_transformer.errors import CheckpointError, ConfigError
-from music_transformer.model.kinds import KINDS, kind_of
+from music_transformer.model.registry import KINDS, kind_of
 from music_transformer.representations import Representation
 from music_transformer.sampling import Sampling
 

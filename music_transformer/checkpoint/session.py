@@ -25,7 +25,7 @@ from music_transformer.checkpoint.format import (
 from music_transformer.checkpoint.hub import find_checkpoint, select_device
 from music_transformer.errors import CheckpointError, MusicTransformerError
 from music_transformer.files import followed, new_folder, output_lock, publish_folder
-from music_transformer.model.kinds import KINDS
+from music_transformer.model.registry import KINDS
 from music_transformer.representations import Representation, representation_from_config
 from music_transformer.sampling import Sampling
 
@@ -34,7 +34,7 @@ from music_transformer.sampling import Sampling
 class Session:
     """A loaded model with all that is needed to use it; the model is in eval mode, float32.
 
-    Model and config are of one of the kinds of `model/kinds.py`, most often `MusicTransformer` and
+    Model and config are of one of the kinds of `model/registry.py`, most often `MusicTransformer` and
     `ModelConfig`; `sampling` is what the checkpoint says of how to draw from it.
     """
 

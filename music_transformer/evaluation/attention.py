@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.model.introspection import attention_weights
-from music_transformer.model.kinds import kind_of
+from music_transformer.model.registry import kind_of
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import NoteIndex
 

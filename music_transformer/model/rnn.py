@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
-from music_transformer.model.settings import Settings
+from music_transformer.model.config import Settings
 from music_transformer.ops.attention import plain_attention
 
 ATTENTIONS = ("none", "causal")

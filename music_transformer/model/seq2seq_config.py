@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.config import ModelConfig
-from music_transformer.model.settings import Settings
+from music_transformer.model.config import ModelConfig, Settings
 
 INPUT_POSITIONS = ("none", "sinusoidal")
 ATTENTION_POSITIONS = ("none", "relative")

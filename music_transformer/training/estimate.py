@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.kinds import build_model
+from music_transformer.model.registry import build_model
 from music_transformer.model.rnn import RNNConfig
 from music_transformer.ops.relative import choose_implementation
 from music_transformer.training.config import TrainingConfig

@@ -12,7 +12,7 @@ import torch
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.errors import ConfigError
-from music_transformer.model.kinds import build_model
+from music_transformer.model.registry import build_model
 
 
 def describe_graft(init: str, donor: Any, model: Any) -> str:

@@ -19,7 +19,7 @@ from music_transformer.checkpoint import find_checkpoint, load_weights, read_con
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout
-from music_transformer.model.kinds import KINDS, build_model, kind_of
+from music_transformer.model.registry import KINDS, build_model, kind_of
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.estimate import require_memory
 from music_transformer.training.grafting import describe_graft, graft

@@ -28,7 +28,7 @@ from music_transformer.errors import ConfigError, MusicTransformerError
 from music_transformer.files import atomic_path
 from music_transformer.generation import Generation, generate
 from music_transformer.midi import read_midi, write_midi
-from music_transformer.model.kinds import kind_of
+from music_transformer.model.registry import kind_of
 from music_transformer.notes import NoteSequence
 from music_transformer.render.pianoroll import INK, draw_pianoroll, new_figure, pitch_limits
 

@@ -11,7 +11,7 @@ import torch
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.midi import read_midi
 from music_transformer.model import ModelConfig, RNNConfig
-from music_transformer.model.kinds import build_model
+from music_transformer.model.registry import build_model
 from music_transformer.representations import PerformanceTokenizer
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")

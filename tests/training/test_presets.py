@@ -5,7 +5,7 @@ import torch
 
 from music_transformer.errors import ConfigError
 from music_transformer.model import MusicTransformer
-from music_transformer.model.kinds import build_model
+from music_transformer.model.registry import build_model
 from music_transformer.representations import (
     AccompanimentTokenizer,
     ChoraleTokenizer,
