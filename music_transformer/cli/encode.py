@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.cli.part import add_part_arguments, read_part
+
 if TYPE_CHECKING:
     from music_transformer.representations.base import Representation
 
@@ -13,6 +15,7 @@ examples:
   music-transformer encode data/motifs/fur_elise_opening.mid > ids.json
   music-transformer encode data/motifs/fur_elise_opening.mid --symbols
   music-transformer encode chorale.mid --tokenizer chorale
+  music-transformer encode waltz.mid --from bar:5 --to bar:9 --drop-silence
 """
 
 
@@ -28,9 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("file", metavar="FILE.mid", help="the MIDI file to read")
     parser.add_argument("--symbols", action="store_true", help="print names instead of ids")
     add_tokenizer_arguments(parser)
-    parser.add_argument(
-        "--piano-only", action="store_true", help="keep only programs 0-7, the pianos"
-    )
+    add_part_arguments(parser)
     parser.add_argument(
         "--drop-silence", action="store_true", help="begin with the first note (default: as read)"
     )
@@ -69,12 +70,10 @@ def tokenizer_of(args: argparse.Namespace) -> Representation:
 
 def run(args: argparse.Namespace) -> int:
     """Read, encode, print."""
-    from music_transformer.cli.output import naming, print_json, report_warnings
-    from music_transformer.midi.read import read_midi
+    from music_transformer.cli.output import naming, print_json
 
     tokenizer = tokenizer_of(args)
-    notes = read_midi(args.file, piano_only=args.piano_only)
-    report_warnings(args.file, notes.warnings)
+    notes = read_part(args.file, args)
     with naming(args.file):
         ids = tokenizer.encode(notes, keep_silence=not args.drop_silence)
     print_json(tokenizer.symbols(ids) if args.symbols else ids)

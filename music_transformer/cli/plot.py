@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.cli.part import add_part_arguments, read_part
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ EPILOG = """\
 examples:
   music-transformer plot data/motifs/fur_elise_opening.mid --out fur_elise.png
   music-transformer plot out/continuation.mid --primer-end 10.3 --out continuation.png
+  music-transformer plot waltz.mid --from bar:5 --to bar:13 --out eight_bars.png
   music-transformer plot out/continuation.mid --attention --checkpoint piano --query 20s \\
       --layer 2 --heads 0,1,3 --out attention.png
   music-transformer plot out/continuation.mid --attention-map --checkpoint piano --out map.png
@@ -27,7 +29,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "plot",
         help="draw a MIDI file as a piano roll",
-        description="Draw a MIDI file as a piano roll: seconds, pitches, louder is darker. With "
+        description="Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
+        "lines where the file names its metre. With "
         "--attention: what a model attended to when it came to a note.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -43,9 +46,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="draw what starts before this in the primer's colour, the rest in the continuation's",
     )
-    parser.add_argument(
-        "--piano-only", action="store_true", help="keep only the tracks of programs 0 to 7"
-    )
+    add_part_arguments(parser)
     attention = parser.add_argument_group("what a model attends to")
     kind = attention.add_mutually_exclusive_group()
     kind.add_argument(
@@ -76,8 +77,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; the path goes to stdout."""
-    from music_transformer.cli.output import atomic_path, check_output, report_warnings
-    from music_transformer.midi import read_midi
+    from music_transformer.cli.output import atomic_path, check_output
+    from music_transformer.midi import bar_lines
     from music_transformer.render.pianoroll import plot_pianoroll
 
     if args.out.suffix.lower() not in SUFFIXES:
@@ -93,12 +94,13 @@ def run(args: argparse.Namespace) -> int:
     if args.primer_end is not None and not 0 <= args.primer_end < math.inf:
         raise ConfigError(f"--primer-end {args.primer_end:g}; choose 0 seconds or more.")
     check_output(args.out, args.force)
-    notes = read_midi(args.midi, piano_only=args.piano_only)
-    report_warnings(args.midi, notes.warnings)
+    notes = read_part(args.midi, args)
     if wants_attention:
         figure = _attention(args, notes, heads)
     else:
-        figure = plot_pianoroll(notes, primer_end=args.primer_end, title=args.midi.name)
+        figure = plot_pianoroll(
+            notes, primer_end=args.primer_end, title=args.midi.name, bars=bar_lines(notes)
+        )
     with atomic_path(args.out) as temporary:
         figure.savefig(temporary)
     print(args.out)

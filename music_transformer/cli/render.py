@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from music_transformer.cli.part import add_part_arguments, read_part
 from music_transformer.errors import ConfigError
 
 EPILOG = """\
@@ -46,22 +47,21 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="how long that silence is (default: 2.5, as in the paper's listening test)",
     )
-    parser.add_argument(
-        "--piano-only", action="store_true", help="keep only the tracks of programs 0 to 7"
-    )
+    add_part_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, play, write; the path goes to stdout."""
-    from music_transformer.cli.output import check_output, report_warnings
-    from music_transformer.midi import read_midi
+    from music_transformer.cli.output import check_output, warn
     from music_transformer.render.audio import (
+        DEFAULT_FONT_HIGHEST,
         PRIMER_GAP_SECONDS,
         SUFFIXES,
         render_audio,
         with_primer_gap,
     )
+    from music_transformer.render.pianoroll import pitch_name
 
     if args.out.suffix.lower() not in SUFFIXES:
         raise ConfigError(
@@ -71,8 +71,11 @@ def run(args: argparse.Namespace) -> int:
     if args.primer_gap is not None and args.primer_end is None:
         raise ConfigError("--primer-gap: say where the primer ends, with --primer-end SECONDS.")
     check_output(args.out, args.force)
-    notes = read_midi(args.midi, piano_only=args.piano_only)
-    report_warnings(args.midi, notes.warnings)
+    notes = read_part(args.midi, args)
+    silent = notes.pitch[notes.pitch > DEFAULT_FONT_HIGHEST].tolist()
+    if silent and args.soundfont is None:
+        names = ", ".join(pitch_name(pitch) for pitch in sorted(set(silent)))
+        warn(f"{args.midi}: the default font cannot play {names}: {len(silent)} notes are silent")
     if args.primer_end is not None:
         gap = PRIMER_GAP_SECONDS if args.primer_gap is None else args.primer_gap
         notes = with_primer_gap(notes, primer_end=args.primer_end, gap=gap)

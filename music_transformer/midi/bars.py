@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.notes import FloatArray, NoteSequence, TimeSignatures
 
+_SAME_SECONDS = 1e-6
 _COMMON_TIME = TimeSignatures([0.0], [4], [4])  # the metre of a MIDI file that names none
 
 
@@ -61,11 +64,20 @@ def part_of(notes: NoteSequence, start: str | None, stop: str | None) -> NoteSeq
     """
     if start is None and stop is None:
         return notes
-    first = 0.0 if start is None else seconds_of(start, notes)
-    last = notes.end_time if stop is None else seconds_of(stop, notes)
+    first = 0.0 if start is None else _at_event(seconds_of(start, notes), notes)
+    last = notes.end_time if stop is None else _at_event(seconds_of(stop, notes), notes)
     if first >= last:
         raise ConfigError(f"--from is second {first:.2f}, --to {last:.2f}; choose a later --to.")
     part = notes.sliced(first, last)
     if not len(part):
         raise MidiError(f"no note sounds from {first:.2f} s to {last:.2f} s.")
     return part
+
+
+def _at_event(second: float, notes: NoteSequence) -> float:
+    """The start or end of a note that lies there but for a rounding error, else the second."""
+    for column in (notes.start, notes.end):
+        nearest = float(column[np.abs(column - second).argmin()]) if len(column) else second
+        if abs(nearest - second) < _SAME_SECONDS:
+            return nearest
+    return second

@@ -36,6 +36,9 @@ PRIMER_GAP_SECONDS = 2.5
 #: What is heard after the last event: a piano string rings on when the hammer has gone.
 TAIL_SECONDS = 1.5
 
+#: The highest pitch of the default font's piano; what lies above is silent.
+DEFAULT_FONT_HIGHEST = 108
+
 _FONT_NAME = "TimGM6mb.sf2"
 _BLOCK_FRAMES = 1 << 16
 _PLAYER_SECONDS = 120.0

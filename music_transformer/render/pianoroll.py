@@ -8,12 +8,13 @@ Agg canvas and never through pyplot: there is no global state, and no screen is 
 from __future__ import annotations
 
 import io
+import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from music_transformer.errors import RenderError
-from music_transformer.notes import NoteSequence
+from music_transformer.notes import FloatArray, NoteSequence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,7 @@ CONTINUATION_SHADES = ("#f6bd9f", "#8f2304")
 _BLACK_KEYS = (1, 3, 6, 8, 10)
 _KEY_NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 INK = "#333333"
+_MOST_BARS = 100  # with a line each
 
 
 def pitch_name(pitch: int) -> str:
@@ -40,6 +42,7 @@ def plot_pianoroll(
     primer_end: float | None = None,
     melody_track: int | None = None,
     title: str | None = None,
+    bars: FloatArray | None = None,
 ) -> Figure:
     """Return the piano roll of `notes`; the caller saves it (`figure.savefig(path)`).
 
@@ -48,6 +51,7 @@ def plot_pianoroll(
         primer_end: seconds; notes that start before it are the primer's, drawn in its own colour.
         melody_track: instead, the track of a melody that was given; the others accompany it.
         title: printed above, on the left.
+        bars: seconds at which bars begin (`midi.bar_lines`); a line each, numbered where they fit.
 
     Raises:
         RenderError: [plot] is not installed.
@@ -56,7 +60,26 @@ def plot_pianoroll(
     axes = figure.add_subplot()
     draw_pianoroll(axes, notes, primer_end=primer_end, melody_track=melody_track, title=title)
     axes.set_xlabel("seconds", color=INK)
+    if bars is not None and len(bars):
+        draw_bars(axes, bars)
     return figure
+
+
+def draw_bars(axes: Axes, bars: FloatArray) -> None:
+    """Lines and numbers at the beginnings of bars, at every 2nd, 4th ... where there are many."""
+    axes.grid(visible=False, axis="x")
+    every = 2 ** max(0, math.ceil(math.log2(len(bars) / _MOST_BARS)))
+    for number, second in list(enumerate(bars.tolist(), start=1))[::every]:
+        axes.axvline(second, color="#c9c9c4", linewidth=0.8, zorder=1)
+        axes.annotate(
+            str(number),
+            (second, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, 2),
+            textcoords="offset points",
+            color="#8a8a86",
+            fontsize=7,
+        )
 
 
 def draw_pianoroll(

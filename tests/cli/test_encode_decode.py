@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from music_transformer.midi.write import write_midi
 from music_transformer.notes import NoteSequence, Pedals
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
+CASES = Path(__file__).parents[1] / "midi" / "cases"
 A2 = [376, 60, 305, 64, 305, 67, 355, 188, 192, 195, 305, 381, 65, 305, 193]
 
 
@@ -214,3 +216,28 @@ def test_a_file_whose_notes_cannot_be_encoded_is_named(run, tmp_path):
     code, out, err = run("encode", path, "--tokenizer", "chorale")
     assert (code, out) == (3, "")
     assert f"error: {path}: the notes last" in err
+
+
+def test_encode_takes_a_part_by_bars_seconds_or_from_the_end(run, tmp_path):
+    waltz = CASES / "08_waltz_time_signature.mid"  # 3/4 at 100 bpm, a quarter each
+    for flags, pitches in (
+        (["--from", "bar:2", "--to", "bar:3"], [60, 64, 68]),
+        (["--from", "0.6", "--to", "1.2"], [64]),
+        (["--from", "-0.6"], [68]),
+    ):
+        ids = json.loads(run("encode", waltz, *flags)[1])
+        assert [i for i in ids if i < 128] == pitches
+    code, out, err = run("encode", waltz, "--from", "bar:9")
+    assert (code, out) == (2, "")
+    assert "bar:9: the file has the bars 1 to 4" in err
+
+
+def test_what_is_decoded_can_be_read_again_or_is_refused(run, tmp_path):
+    ids, out = tmp_path / "ids.json", tmp_path / "o.mid"
+    code, printed, _ = run("encode", CASES / "unreadable_again.mid")
+    assert (code, printed) == (3, "")
+    ids.write_text(json.dumps([60, 355, 188, *[355] * 3601, 62, 355, 190]))
+    code, printed, err = run("decode", ids, "--out", out)
+    assert (code, printed, out.exists()) == (3, "", False)
+    assert "hours pass without a note" in err
+    assert err.count("\n") == 1

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from music_transformer.cli.main import main
+from music_transformer.midi import write_midi
+from music_transformer.notes import NoteSequence
+from music_transformer.render.audio import synthesize
 
 pytest.importorskip("midirenderer", reason="needs the [audio] extra")
 
@@ -84,3 +87,17 @@ def test_a_missing_font_is_one_line_and_no_file(
     assert "none.sf2" in captured
     assert captured.count("\n") == 1
     assert not out.exists()
+
+
+def test_pitches_that_the_default_font_lacks_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard = []
+    for pitch in (108, 109):
+        notes = NoteSequence(pitch=[pitch], velocity=[90], start=[0], end=[0.5])
+        file = str(write_midi(notes, tmp_path / f"{pitch}.mid"))
+        assert main(["render", file, "--out", str(tmp_path / f"{pitch}.wav")]) == 0
+        heard.append(bool(synthesize(notes).samples.any()))
+        said = "cannot play C#8: 1 notes are silent" in capsys.readouterr().err
+        assert said == (pitch == 109)
+    assert heard == [True, False]

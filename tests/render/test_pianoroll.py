@@ -117,3 +117,17 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(RenderError, match=r"pip install music-transformer\[plot\]"):
         plot_pianoroll(THREE)
+
+
+def test_bars_have_a_line_and_a_number_each_while_there_are_few() -> None:
+    notes = NoteSequence(pitch=[60], velocity=[64], start=[0], end=[8])
+    axes = plot_pianoroll(notes, bars=np.arange(0, 8, 2.0)).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["1", "2", "3", "4"]
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_color() == "#c9c9c4"] == [
+        0,
+        2,
+        4,
+        6,
+    ]
+    many = plot_pianoroll(notes, bars=np.linspace(0, 8, 150)).axes[0]
+    assert [text.get_text() for text in many.texts][:3] == ["1", "3", "5"]
