@@ -1,7 +1,7 @@
 """A folder of MIDI files, as a corpus.
 
-All files named ``.mid``, ``.midi`` or ``.kar``, in any case and at any depth, are tried; a file
-that cannot be read is skipped and listed with its reason. The split is the one of `splits`.
+All files named ``.mid``, ``.midi``, ``.kar`` or ``.rmi``, in any case and at any depth, are tried;
+a file that cannot be read is skipped and listed with its reason. The split is the one of `splits`.
 """
 
 import os
@@ -11,8 +11,7 @@ from pathlib import Path
 from music_transformer.datasets.encoding import Source, Watcher
 from music_transformer.datasets.prepare import Corpus
 from music_transformer.errors import DatasetError
-
-SUFFIXES = (".mid", ".midi", ".kar")
+from music_transformer.midi import SUFFIXES
 
 
 def find_midi(folder: str | os.PathLike[str]) -> list[Source]:

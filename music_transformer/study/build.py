@@ -17,7 +17,7 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
 from music_transformer.generation import generate
 from music_transformer.generation.filters import choose_filters
-from music_transformer.midi import read_midi
+from music_transformer.midi import SUFFIXES, read_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio, with_primer_gap
 from music_transformer.sampling import Sampling
@@ -98,9 +98,9 @@ def split_pieces(
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: give --primers a folder of MIDI files.")
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".mid", ".midi"))
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     if not files:
-        raise DatasetError(f"{folder}: no .mid or .midi file in it.")
+        raise DatasetError(f"{folder}: no MIDI file in it ({', '.join(SUFFIXES)}).")
     pieces: Pieces = {}
     left_out = []
     for path in files:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from music_transformer.tokenizers import PerformanceTokenizer
 
 from music_transformer.errors import MidiError
 from music_transformer.midi import check_writable, read_midi, write_midi

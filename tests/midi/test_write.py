@@ -10,7 +10,6 @@ import pretty_midi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from music_transformer.tokenizers import PerformanceTokenizer
 
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.midi import read_midi, write_midi
