@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from music_transformer.notes import NoteSequence
     from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
+    from music_transformer.training import train
 
 __all__ = [
     "AccompanimentConfig",
@@ -44,6 +45,7 @@ __all__ = [
     "positions",
     "read_midi",
     "stream",
+    "train",
     "write_midi",
 ]
 
@@ -63,6 +65,7 @@ _ROOM_OF = {
     "load_checkpoint": "checkpoint",
     "read_midi": "midi",
     "stream": "generation",
+    "train": "training",
     "write_midi": "midi",
 }
 

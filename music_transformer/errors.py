@@ -2,7 +2,8 @@
 
 Every error a user can cause is a `MusicTransformerError`. Its message is one line that says what is
 wrong, where, and how to mend it; the command line prints that line and picks the exit code from the
-class: 2 for `ConfigError` (a wrong request), 3 for the others (an input is missing or broken).
+class: 2 for `ConfigError` (a wrong request), 1 for `DivergenceError` (no input is at fault), 3 for
+the others (an input is missing or broken).
 """
 
 
@@ -24,6 +25,10 @@ class DatasetError(MusicTransformerError):
 
 class ConfigError(MusicTransformerError):
     """A setting, alone or with others, makes no sense."""
+
+
+class DivergenceError(MusicTransformerError):
+    """Training came to a loss or gradients that are no number."""
 
 
 class ShapeError(MusicTransformerError):

@@ -24,7 +24,7 @@ from types import FrameType, ModuleType
 from typing import TextIO
 
 from music_transformer._version import __version__
-from music_transformer.errors import ConfigError, MusicTransformerError
+from music_transformer.errors import ConfigError, DivergenceError, MusicTransformerError
 from music_transformer.limits import check_number
 
 PROGRAM = "music-transformer"
@@ -88,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _dispatch(arguments)
         sys.stdout.flush()
         return code
+    except DivergenceError as error:
+        return _complain(str(error), 1)
     except MusicTransformerError as error:
         return _complain(str(error), 2 if isinstance(error, ConfigError) else 3)
     except KeyboardInterrupt:

@@ -285,14 +285,19 @@ _windows_of_worker: TrainingWindows | None = None
 
 
 def _start_worker(windows: TrainingWindows) -> None:
-    """Make this process a worker: it leaves signals to the one that started it, and dies with it.
+    """Make this process a worker of one thread."""
+    global _windows_of_worker
+    _windows_of_worker = windows
+    torch.set_num_threads(1)
+    follow_parent()
+
+
+def follow_parent() -> None:
+    """Leave signals to the process that started this one, and die with it.
 
     Ctrl-C reaches every process of a terminal, and `torchrun` passes signals to whole groups; a
     run that saves its last step then still needs its workers to end in good order.
     """
-    global _windows_of_worker
-    _windows_of_worker = windows
-    torch.set_num_threads(1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.config import Settings
+from music_transformer.model.one_row import Linear
 from music_transformer.ops.attention import plain_attention
 
 ATTENTIONS = ("none", "causal")
@@ -133,8 +134,8 @@ class CausalLookBack(nn.Module):
 
     def __init__(self, d_hidden: int) -> None:
         super().__init__()
-        self.query = nn.Linear(d_hidden, d_hidden, bias=False)
-        self.merge = nn.Linear(2 * d_hidden, d_hidden, bias=False)
+        self.query = Linear(d_hidden, d_hidden, bias=False)
+        self.merge = Linear(2 * d_hidden, d_hidden, bias=False)
 
     def forward(self, hidden: Tensor, past: Tensor) -> Tensor:
         """hidden (B, L, d_hidden), the last L of past (B, S, d_hidden) -> (B, L, d_hidden)."""

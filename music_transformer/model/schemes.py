@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
+from music_transformer.model.one_row import Linear
 from music_transformer.model.positions import SCHEMES, Reading, Scheme
 from music_transformer.ops.attention import biased_attention, plain_attention, shaw_attention
 from music_transformer.ops.positions import (
@@ -222,8 +223,8 @@ class UntiedPositions(nn.Module):
         d = config.d_model
         self.position = nn.Embedding(config.positions, d)
         self.norm = nn.LayerNorm(d)
-        self.query = nn.Linear(d, config.attention_width, bias=False)
-        self.key = nn.Linear(d, config.attention_width, bias=False)
+        self.query = Linear(d, config.attention_width, bias=False)
+        self.key = Linear(d, config.attention_width, bias=False)
 
     def forward(self, reading: Reading) -> tuple[Tensor, float]:
         """The bias (H, L, S), and the scale that the products share with it.

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from music_transformer.errors import ShapeError
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
-from music_transformer.model.layers import DecoderLayer, InputEmbedding
+from music_transformer.model.layers import CheckpointedLayer, DecoderLayer, InputEmbedding
 from music_transformer.model.one_row import Linear
 from music_transformer.model.performance_state import PerformanceState
 from music_transformer.model.seq2seq_config import AccompanimentConfig
@@ -133,7 +133,7 @@ class MelodyAttention(nn.Module):
         return out
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(CheckpointedLayer):
     """Attention to both sides, then feed-forward; normalised before each, as in the decoder."""
 
     def __init__(self, config: ModelConfig) -> None:

@@ -1,8 +1,10 @@
 """Prepared data and a preset -> a run folder with a trained model."""
 
+from music_transformer.training.assemble import train
 from music_transformer.training.config import TrainingConfig
-from music_transformer.training.loop import Trainer, TrainingResult
+from music_transformer.training.loop import Trainer
 from music_transformer.training.presets import PRESETS, Preset
 from music_transformer.training.run_dir import RunFolder
+from music_transformer.training.state import TrainingResult
 
-__all__ = ["PRESETS", "Preset", "RunFolder", "Trainer", "TrainingConfig", "TrainingResult"]
+__all__ = ["PRESETS", "Preset", "RunFolder", "Trainer", "TrainingConfig", "TrainingResult", "train"]

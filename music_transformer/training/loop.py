@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,66 +22,33 @@ from torch import Tensor, nn
 from music_transformer.checkpoint import load_weights, read_config, write_files
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.pairs import training_windows
-from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.errors import CheckpointError, ConfigError, DivergenceError
 from music_transformer.evaluation.nll import evaluate_nll
-from music_transformer.training import state
+from music_transformer.progress import Progress
 from music_transformer.training.compiled import compiled
 from music_transformer.training.config import TrainingConfig
-from music_transformer.training.distributed import Ranks
-from music_transformer.training.loss import count_targets, hide_ids, summed_cross_entropy
+from music_transformer.training.distributed import DistributedContext
+from music_transformer.training.loss import count_targets, drop_tokens, summed_cross_entropy
 from music_transformer.training.optimizers import (
     build_optimizers,
+    learning_rate,
     optimizer_tensors,
     restore_optimizers,
     set_learning_rate,
 )
-from music_transformer.training.precision import use_bfloat16
-from music_transformer.training.recompute import recompute_layers
+from music_transformer.training.precision import checkpoint_layers, use_bfloat16
 from music_transformer.training.run_dir import RunFolder
-from music_transformer.training.schedule import learning_rate
+from music_transformer.training.state import (
+    RUN_STATE,
+    RunState,
+    TrainingResult,
+    gather_generators,
+    read_state,
+    restore_generators,
+    write_tensors,
+)
 
 _EVALUATION_BATCH = 8
-
-
-class Monitor:
-    """Hears how a run goes; this one lets it pass in silence."""
-
-    def begin(self, step: int, steps: int) -> None:
-        """Training starts, or goes on, after ``step`` of ``steps`` updates."""
-
-    def updated(self, step: int, loss: float) -> None:
-        """An update was made; ``loss`` is that of its windows."""
-
-    def measured(self, record: dict[str, Any]) -> None:
-        """A line was added to the metrics."""
-
-    def end(self) -> None:
-        """Training stops."""
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """How a run, or this part of it, ended.
-
-    Attributes:
-        reason: ``finished``, ``max_minutes``, or the name of the signal that stopped it.
-        loss: of the last line of metrics, in nats per event.
-    """
-
-    run: str
-    step: int
-    steps: int
-    reason: str
-    loss: float | None
-    validation_nll: float | None
-    best_step: int | None
-    best_nll: float | None
-    events: int
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON can hold them."""
-        return asdict(self)
 
 
 class Trainer:
@@ -94,6 +60,7 @@ class Trainer:
         config: with everything resolved that depends on the machine, see ``bfloat16``.
         run: where steps and metrics go.
         bfloat16: take the products of linear layers in bfloat16.
+        progress: follows the steps and measures; only that of the main rank is called.
         description: what else each checkpoint should say of its making.
     """
 
@@ -106,13 +73,13 @@ class Trainer:
         *,
         bfloat16: bool = False,
         description: Mapping[str, Any] | None = None,
-        ranks: Ranks | None = None,
-        monitor: Monitor | None = None,
+        ranks: DistributedContext | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.model, self.data, self.config, self.run = model, data, config, run
         self.description = dict(description or {})
-        self.ranks = ranks or Ranks()
-        self.monitor = monitor or Monitor()
+        self.ranks = ranks or DistributedContext()
+        self.progress = progress or Progress()
         self.bfloat16 = bfloat16
         self.device = next(model.parameters()).device
         self.window = config.window or model.config.context
@@ -127,16 +94,15 @@ class Trainer:
                 "cross_position=time counts; use token_dropout=0."
             )
         if bfloat16:
-            use_bfloat16(model, model.config.vocab_size)
+            use_bfloat16(model)
         if config.checkpoint_activations:
-            recompute_layers(model)
+            checkpoint_layers(model)
         self.optimizers = build_optimizers(
             model,
             config,
-            vocab_size=model.config.vocab_size,
             muon_dtype=torch.bfloat16 if bfloat16 else torch.float32,
         )
-        self.average = copy.deepcopy(model) if config.ema is not None else None
+        self.ema_model = copy.deepcopy(model) if config.ema is not None else None
         self.windows = training_windows(
             data,
             length=self.window,
@@ -147,7 +113,7 @@ class Trainer:
             augment=config.augment,
             plain=config.plain,
         )
-        self.progress = state.Progress(world_size=self.ranks.world_size)
+        self.state = RunState(world_size=self.ranks.world_size)
         self.last_loss: float | None = None
         self.last_nll: float | None = None
         self.measured_step: int | None = None
@@ -159,17 +125,15 @@ class Trainer:
 
     def train(self) -> TrainingResult:
         """Go on to the last step, to a stop, or until the time is up; the end is a checkpoint."""
-        progress, config = self.progress, self.config
-        self.monitor.begin(progress.step, config.steps)
+        state, config = self.state, self.config
+        self.progress.begin(config.steps, done=state.step)
         started = self.saved_at = self.clock = time.monotonic()
-        seconds_before, self.clock_events = progress.seconds, progress.events
+        seconds_before, self.clock_events = state.seconds, state.events
         self.model.train()
         self.forward = self._forward()
         if self.ranks.world_size > 1:
-            self._settle()
-        self.batches = self.windows.prefetch(
-            progress.step * config.accumulate, workers=config.workers
-        )
+            self._warm_up_ddp_buckets()
+        self.batches = self.windows.prefetch(state.step * config.accumulate, workers=config.workers)
         try:
             reason = self._until_stopped(started, seconds_before)
         finally:
@@ -177,22 +141,24 @@ class Trainer:
             # group waits for its threads, and only the group itself gives them Python's lock then.
             self.forward = self.model
             self.batches.close()
-            self.monitor.end()
+            self.progress.end()
         return self._result(reason)
 
     def _until_stopped(self, started: float, seconds_before: float) -> str:
         """Update after update, with what is due in between; why it stopped."""
-        progress, config = self.progress, self.config
-        while progress.step < config.steps:
-            loss, norm, rate = self._update()
-            progress.seconds = seconds_before + time.monotonic() - started
-            self.monitor.updated(progress.step, loss)
-            last = progress.step == config.steps
-            if last or progress.step % config.log_every == 0:
+        state, config = self.state, self.config
+        while state.step < config.steps:
+            _, norm, rate = self._update()
+            state.seconds = seconds_before + time.monotonic() - started
+            self.progress.update()
+            last = state.step == config.steps
+            if last or state.step % config.log_every == 0:
                 self._log_metrics(rate, norm)
             improved = self._validate() if self._validation_is_due() else False
             wanted = self.asked_to_stop or self._time_is_up(time.monotonic() - started)
-            save, stop = self._agree(improved or self._checkpoint_is_due(), wanted is not None)
+            save, stop = self._all_reduce_decisions(
+                improved or self._checkpoint_is_due(), wanted is not None
+            )
             if save or stop or last:
                 self._checkpoint()
             if stop and not last:
@@ -204,15 +170,14 @@ class Trainer:
         with torch.random.fork_rng(devices=self._cuda_devices()):
             trial = copy.copy(self)
             trial.model = copy.deepcopy(self.model).train()
-            trial.average = None
-            trial.ranks = Ranks()
-            trial.progress = state.Progress()
+            trial.ema_model = None
+            trial.ranks = DistributedContext()
+            trial.state = RunState()
             trial.forward = trial._forward()
             trial.batches = self.windows.prefetch()
             trial.optimizers = build_optimizers(
                 trial.model,
                 self.config,
-                vocab_size=self.model.config.vocab_size,
                 muon_dtype=self._muon_dtype(),
             )
             trial._update()  # the first one also allocates
@@ -229,9 +194,9 @@ class Trainer:
         Its weights are those of ``model``, which everything else goes on to use.
         """
         called = compiled(self.model, self.device) if self.config.compile else self.model
-        return self.ranks.joined(called)
+        return self.ranks.wrap_ddp(called)
 
-    def _settle(self) -> None:
+    def _warm_up_ddp_buckets(self) -> None:
         """Make one backward pass for nothing, which decides in what groups gradients are sent.
 
         The groups decide how the sum of three ranks and more is rounded. A run that is resumed must
@@ -252,17 +217,17 @@ class Trainer:
 
     def _update(self) -> tuple[float, float, float]:
         """One update of the weights: mean loss, norm of the gradients before clipping, rate."""
-        config, step = self.config, self.progress.step
+        config, step = self.config, self.state.step
         pad, start = self.data.tokenizer.pad, self.data.tokenizer.start
         batches = [next(self.batches) for _ in range(config.accumulate)]
         own = sum(count_targets(batch.targets, pad) for batch in batches)
-        (count,) = self.ranks.sums([float(own)], self.device)
+        (count,) = self.ranks.all_reduce([float(own)], self.device)
         total = torch.zeros((), device=self.device)
         for number, batch in enumerate(batches, start=1):
             batch = batch.to(self.device)
-            ids = hide_ids(batch.ids, config.token_dropout, hidden=pad, kept=start)
+            ids = drop_tokens(batch.ids, config.token_dropout, hidden=pad, kept=start)
             last = number == len(batches)
-            with nullcontext() if last else self.ranks.without_sending(self.forward):
+            with nullcontext() if last else self.ranks.no_sync(self.forward):
                 logits = self.forward(ids, **batch.given())
                 loss = summed_cross_entropy(
                     logits,
@@ -273,10 +238,10 @@ class Trainer:
                 # Ranks average their gradients; with this factor that is the sum over all targets.
                 torch.autograd.backward(loss * self.ranks.world_size / max(count, 1.0))
             total += loss.detach()
-        (loss_sum,) = self.ranks.sums([total.item()], self.device)
+        (loss_sum,) = self.ranks.all_reduce([total.item()], self.device)
         norm = self._clip()
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
-            raise ConfigError(
+            raise DivergenceError(
                 f"training diverged at step {step + 1} (loss {loss_sum / max(count, 1.0)}, "
                 f"gradient norm {norm}); start a new run, or one with --init from an earlier step "
                 "of this one, with a lower learning_rate or a longer warmup than "
@@ -287,12 +252,12 @@ class Trainer:
         for optimizer in self.optimizers.values():
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        self._follow()
-        progress = self.progress
-        progress.step += 1
-        progress.events += int(count)
-        progress.loss_sum += loss_sum
-        progress.loss_events += int(count)
+        self._update_ema()
+        state = self.state
+        state.step += 1
+        state.events += int(count)
+        state.loss_sum += loss_sum
+        state.loss_events += int(count)
         return loss_sum / max(count, 1.0), norm, rate
 
     def _clip(self) -> float:
@@ -300,48 +265,48 @@ class Trainer:
         return float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
 
     @torch.no_grad()
-    def _follow(self) -> None:
+    def _update_ema(self) -> None:
         """Move the running mean of the weights; early on it forgets faster, to start unbiased."""
-        if self.average is None or self.config.ema is None:
+        if self.ema_model is None or self.config.ema is None:
             return
-        step = self.progress.step
+        step = self.state.step
         decay = min(self.config.ema, (1 + step) / (10 + step))
-        for mean, weight in zip(self.average.parameters(), self.model.parameters(), strict=True):
+        for mean, weight in zip(self.ema_model.parameters(), self.model.parameters(), strict=True):
             mean.lerp_(weight, 1 - decay)
 
     def _log_metrics(self, rate: float, norm: float) -> None:
-        progress = self.progress
+        state = self.state
         now = time.monotonic()
-        speed = (progress.events - self.clock_events) / max(now - self.clock, 1e-9)
-        self.clock, self.clock_events = now, progress.events
-        self.last_loss = progress.loss_sum / max(progress.loss_events, 1)
-        progress.loss_sum, progress.loss_events = 0.0, 0
+        speed = (state.events - self.clock_events) / max(now - self.clock, 1e-9)
+        self.clock, self.clock_events = now, state.events
+        self.last_loss = state.loss_sum / max(state.loss_events, 1)
+        state.loss_sum, state.loss_events = 0.0, 0
         self._record(
             {
-                "step": progress.step,
+                "step": state.step,
                 "loss": self.last_loss,
                 "learning_rate": rate,
                 "gradient_norm": norm,
-                "events": progress.events,
+                "events": state.events,
                 "events_per_second": round(speed, 1),
-                "seconds": round(progress.seconds, 2),
+                "seconds": round(state.seconds, 2),
             }
         )
 
     def _record(self, record: dict[str, Any]) -> None:
-        if self.ranks.first:
+        if self.ranks.is_main:
             self.run.append_metrics(record)
-            self.monitor.measured(record)
+            self.progress.measured(record)
 
     def _validation_is_due(self) -> bool:
-        step = self.progress.step
+        step = self.state.step
         here = step % self.config.evaluate_every == 0 or step == self.config.steps
-        return here and self.ranks.first and "validation" in self.data.splits
+        return here and self.ranks.is_main and "validation" in self.data.splits
 
     def _validate(self) -> bool:
         """Measure the quick validation NLL; whether it is the best so far."""
-        progress = self.progress
-        judged = self.model if self.average is None else self.average
+        state = self.state
+        judged = self.model if self.ema_model is None else self.ema_model
         before = time.monotonic()
         report = evaluate_nll(
             judged,
@@ -354,62 +319,62 @@ class Trainer:
         )
         self.model.train()
         self.clock += time.monotonic() - before  # the speed is that of training
-        self.last_nll, self.measured_step = report.nll, progress.step
-        improved = progress.best_nll is None or report.nll < progress.best_nll
+        self.last_nll, self.measured_step = report.nll, state.step
+        improved = state.best_nll is None or report.nll < state.best_nll
         if improved:
-            progress.best_step, progress.best_nll = progress.step, report.nll
-        self._record({"step": progress.step, "validation_nll": report.nll, "best": improved})
+            state.best_step, state.best_nll = state.step, report.nll
+        self._record({"step": state.step, "validation_nll": report.nll, "best": improved})
         return improved
 
     def _checkpoint_is_due(self) -> bool:
         every, minutes = self.config.checkpoint_every, self.config.checkpoint_minutes
-        if every is not None and self.progress.step % every == 0:
+        if every is not None and self.state.step % every == 0:
             return True
         return minutes is not None and time.monotonic() - self.saved_at >= 60.0 * minutes
 
-    def _agree(self, save: bool, stop: bool) -> tuple[bool, bool]:
+    def _all_reduce_decisions(self, save: bool, stop: bool) -> tuple[bool, bool]:
         """Whether to save, which rank 0 decides, and to stop, which any rank may ask for."""
-        wishes = [float(save and self.ranks.first), float(stop)]
-        saves, stops = self.ranks.sums(wishes, self.device)
+        wishes = [float(save and self.ranks.is_main), float(stop)]
+        saves, stops = self.ranks.all_reduce(wishes, self.device)
         return saves > 0, stops > 0
 
     def _time_is_up(self, elapsed: float) -> str | None:
         limit = self.config.max_minutes
         over = limit is not None and elapsed >= 60.0 * limit
-        return "max_minutes" if over and self.ranks.first else None
+        return "max_minutes" if over and self.ranks.is_main else None
 
     def _checkpoint(self) -> None:
         tensors: dict[str, Tensor] = {
             f"optimizer/{name}": tensor
             for name, tensor in optimizer_tensors(self.optimizers, self.model).items()
         }
-        tensors |= state.gathered_generators(self.ranks, self.device)
-        if self.average is not None:
+        tensors |= gather_generators(self.ranks, self.device)
+        if self.ema_model is not None:
             tensors |= {f"weights/{name}": t for name, t in self.model.state_dict().items()}
-        if self.ranks.first:
-            progress = self.progress
+        if self.ranks.is_main:
+            state = self.state
 
             def write(folder: Path) -> None:
-                judged = self.model if self.average is None else self.average
+                judged = self.model if self.ema_model is None else self.ema_model
                 write_files(folder, judged, self.data.tokenizer, training=self._training())
-                state.write_tensors(folder, tensors)
-                text = json.dumps(progress.to_dict(), indent=2) + "\n"
-                (folder / state.PROGRESS).write_text(text, encoding="utf-8")
+                write_tensors(folder, tensors)
+                text = json.dumps(state.to_dict(), indent=2) + "\n"
+                (folder / RUN_STATE).write_text(text, encoding="utf-8")
 
             before = time.monotonic()
-            self.run.write_step(progress.step, write, best=progress.best_step)
+            self.run.write_step(state.step, write, best=state.best_step)
             self.clock += time.monotonic() - before
         self.saved_at = time.monotonic()
-        self.ranks.wait()
+        self.ranks.barrier()
 
     def _training(self) -> dict[str, Any]:
         """What ``config.json`` of a step says of its training."""
-        progress = self.progress
+        state = self.state
         return {
-            "step": progress.step,
-            "events": progress.events,
-            "seconds": round(progress.seconds, 1),
-            "validation_nll": self.last_nll if self.measured_step == progress.step else None,
+            "step": state.step,
+            "events": state.events,
+            "seconds": round(state.seconds, 1),
+            "validation_nll": self.last_nll if self.measured_step == state.step else None,
             "config": self.config.to_dict(),
             **self.description,
         }
@@ -422,47 +387,47 @@ class Trainer:
         """
         folder = self.run.latest()
         if folder is None:
-            if self.ranks.first:
+            if self.ranks.is_main:
                 self.run.rewind(0, best=None)
             return
-        progress = state.Progress.read(folder)
+        state = RunState.read(folder)
         batch_size = int(read_config(folder)["training"]["config"]["batch_size"])
-        if progress.world_size * batch_size != self.windows.joint_batch_size:
+        if state.world_size * batch_size != self.windows.joint_batch_size:
             raise ConfigError(
                 f"{self.ranks.world_size} ranks with batch_size={self.config.batch_size}, but "
-                f"{self.run.path} was trained by {progress.world_size} with batch_size="
+                f"{self.run.path} was trained by {state.world_size} with batch_size="
                 f"{batch_size}; set it so that the product is the same."
             )
-        progress.world_size = self.ranks.world_size
-        groups = state.read_state(folder)
+        state.world_size = self.ranks.world_size
+        groups = read_state(folder)
         try:
-            if self.average is None:
+            if self.ema_model is None:
                 load_weights(self.model, folder)
             else:
-                load_weights(self.average, folder)
+                load_weights(self.ema_model, folder)
                 self.model.load_state_dict(groups["weights"], strict=True)
             restore_optimizers(self.optimizers, self.model, groups["optimizer"])
-            state.restore_generators(groups["generator"], self.ranks, self.device)
+            restore_generators(groups["generator"], self.ranks, self.device)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(
                 f"{folder}: the state of training does not fit this run ({error})."
             ) from error
-        self.progress = progress
-        self.ranks.wait()
-        if self.ranks.first:
-            self.run.rewind(progress.step, best=progress.best_step)
+        self.state = state
+        self.ranks.barrier()
+        if self.ranks.is_main:
+            self.run.rewind(state.step, best=state.best_step)
 
     def _result(self, reason: str) -> TrainingResult:
-        progress = self.progress
+        state = self.state
         return TrainingResult(
             run=str(self.run.path),
-            step=progress.step,
+            step=state.step,
             steps=self.config.steps,
             reason=reason,
             loss=self.last_loss,
             validation_nll=self.last_nll,
-            best_step=progress.best_step,
-            best_nll=progress.best_nll,
-            events=progress.events,
-            seconds=round(progress.seconds, 1),
+            best_step=state.best_step,
+            best_nll=state.best_nll,
+            events=state.events,
+            seconds=round(state.seconds, 1),
         )

@@ -32,7 +32,7 @@ def count_targets(targets: Tensor, pad: int) -> int:
     return int(torch.count_nonzero(targets != pad))
 
 
-def hide_ids(ids: Tensor, share: float, *, hidden: int, kept: int) -> Tensor:
+def drop_tokens(ids: Tensor, share: float, *, hidden: int, kept: int) -> Tensor:
     """Input ids of which a random share reads ``hidden``; ids that are ``kept`` stay.
 
     Source: Gal and Ghahramani 2016, "A theoretically grounded application of dropout in recurrent

@@ -1,4 +1,4 @@
-"""AdamW for everything, or Muon for the hidden matrices and AdamW for the rest.
+"""The optimizers and their learning rate: AdamW for all, or Muon for the hidden matrices.
 
 Muon (Jordan et al. 2024) replaces the momentum of a matrix by the nearest orthogonal matrix, found
 by five Newton-Schulz steps. Its update is scaled by ``0.2 sqrt(max(rows, columns))`` so that its
@@ -6,10 +6,12 @@ size is that of an AdamW update (Liu et al. 2025, "Muon is scalable for LLM trai
 rate serves both. `torch.optim.Muon` always orthogonalises in bfloat16, which is far slower than
 float32 on many CPUs; here the type is chosen.
 
-Hidden matrices are the weights of `nn.Linear` except the one that gives the logits. Embeddings,
-tables of relative positions, norms and biases are AdamW's, without weight decay.
+Hidden matrices are the weights of `nn.Linear` except ``output``, as every model names the layer
+that gives the logits. Embeddings, tables of relative positions, norms and biases are AdamW's,
+without weight decay.
 """
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -21,7 +23,7 @@ NEWTON_SCHULZ_STEPS = 5
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
-def orthogonalise(matrix: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+def orthogonalize(matrix: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """A matrix with the singular vectors of ``matrix`` and singular values near 1.
 
     Args:
@@ -77,42 +79,43 @@ class Muon(torch.optim.Optimizer):
             assert parameter.grad is not None
             state["momentum"].lerp_(parameter.grad, 1 - momentum)
             nesterov.append(parameter.grad.lerp(state["momentum"], momentum))
-        updates = orthogonalise(torch.stack(nesterov), dtype=self.dtype)  # (n, rows, columns)
+        updates = orthogonalize(torch.stack(nesterov), dtype=self.dtype)  # (n, rows, columns)
         size = 0.2 * max(updates.shape[-2:]) ** 0.5
         for parameter, update in zip(parameters, updates, strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             parameter.add_(update, alpha=-group["lr"] * size)
 
 
-def hidden_matrices(model: nn.Module, vocab_size: int) -> list[nn.Parameter]:
-    """The weights of linear layers, but for those tied to an embedding and the one to logits."""
-    tied = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    hidden: list[nn.Parameter] = []
-    for layer in layers:
-        if layer.out_features != vocab_size and id(layer.weight) not in tied:
-            hidden.append(layer.weight)  # type: ignore[arg-type]  # typed as a Tensor
-    return hidden
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The weights of linear layers, but for those tied to an embedding and of ``model.output``."""
+    return _linear_weights(model, but=model.output)
 
 
-def decayed(model: nn.Module) -> list[nn.Parameter]:
+def decay_parameters(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that weight decay shrinks: weights of linear layers, none tied, and of LSTMs.
 
     Those of an LSTM are AdamW's under any optimizer: each stacks the matrices of four gates.
     """
     lstms = [module for module in model.modules() if isinstance(module, nn.LSTM)]
     gates = [p for lstm in lstms for p in lstm.parameters() if p.dim() == 2]
-    return hidden_matrices(model, vocab_size=-1) + gates
+    return _linear_weights(model) + gates
+
+
+def _linear_weights(model: nn.Module, but: object = None) -> list[nn.Parameter]:
+    tied = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear) and m is not but]
+    untied = [layer for layer in layers if id(layer.weight) not in tied]
+    return [layer.weight for layer in untied]  # type: ignore[misc]  # typed as a Tensor
 
 
 def build_optimizers(
-    model: nn.Module, config: TrainingConfig, *, vocab_size: int, muon_dtype: torch.dtype
+    model: nn.Module, config: TrainingConfig, *, muon_dtype: torch.dtype
 ) -> dict[str, torch.optim.Optimizer]:
     """The optimizers by name; together they hold every parameter exactly once."""
-    muon = hidden_matrices(model, vocab_size) if config.optimizer == "muon" else []
+    muon = hidden_matrices(model) if config.optimizer == "muon" else []
     taken = {id(parameter) for parameter in muon}
     rest = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
-    decay = {id(parameter) for parameter in decayed(model)}
+    decay = {id(parameter) for parameter in decay_parameters(model)}
     groups = [
         {"params": [p for p in rest if id(p) in decay], "weight_decay": config.weight_decay},
         {"params": [p for p in rest if id(p) not in decay], "weight_decay": 0.0},
@@ -135,6 +138,38 @@ def build_optimizers(
             dtype=muon_dtype,
         )
     return optimizers
+
+
+def warmup_steps(config: TrainingConfig) -> int:
+    """Steps of warm-up: ``warmup`` itself, or that fraction of all steps where it is below 1."""
+    if config.warmup < 1.0:
+        return round(config.warmup * config.steps)
+    return min(round(config.warmup), config.steps)
+
+
+def cooldown_start(config: TrainingConfig) -> int:
+    """The first step at which ``wsd`` is below its plateau."""
+    return config.steps - round(config.cooldown * config.steps)
+
+
+def learning_rate(config: TrainingConfig, step: int) -> float:
+    """The rate of the update number ``step``, counted from 0.
+
+    Linear from near 0 over the warm-up; then ``cosine`` falls to ``final_fraction`` of the peak at
+    the last step, ``wsd`` stays and falls there linearly over the last ``cooldown`` of the steps.
+    """
+    warmup = warmup_steps(config)
+    if step < warmup:
+        return config.learning_rate * (step + 1) / warmup
+    start = warmup if config.schedule == "cosine" else max(warmup, cooldown_start(config))
+    if step < start:
+        return config.learning_rate
+    progress = min((step - start + 1) / max(config.steps - start, 1), 1.0)
+    shape = (
+        0.5 * (1.0 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
+    )
+    last = config.final_fraction
+    return config.learning_rate * (last + (1.0 - last) * shape)
 
 
 def set_learning_rate(optimizers: dict[str, torch.optim.Optimizer], rate: float) -> None:

@@ -7,7 +7,7 @@ takes its own ``config.json``, and refuses every change that would make another 
 import contextlib
 import platform
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from music_transformer.files import checkout
 from music_transformer.model.registry import KINDS, build_model, kind_of
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.estimate import require_memory
-from music_transformer.training.grafting import describe_graft, graft
+from music_transformer.training.partial_init import copy_weights, describe_partial_init
 from music_transformer.training.precision import resolve_autocast
 from music_transformer.training.presets import find_preset
 from music_transformer.training.run_dir import RunFolder
@@ -79,12 +79,10 @@ class Plan:
             if read_config(folder).get("kind", "decoder") == kind_of(self.model):
                 load_weights(model, folder, zero=ZERO_AT_FIRST)
             else:
-                graft(model, folder)
+                copy_weights(model, folder)
         return model
 
-    def resolve(
-        self, device: torch.device, world_size: int, say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def resolve(self, device: torch.device, world_size: int) -> dict[str, Any]:
         """What depends on the machine; a resumed run keeps the arithmetic it began with."""
         here = {
             "device": device.type,
@@ -93,11 +91,16 @@ class Plan:
         }
         if self.recorded is None:
             return {"bfloat16": resolve_autocast(self.training.autocast, device), **here}
-        before: dict[str, Any] = self.recorded["resolved"]
-        for key in ("device", "threads"):
-            if before[key] != here[key]:
-                say(f"warning: {key} was {before[key]}, is {here[key]}: not the same bit for bit")
-        return {"bfloat16": before["bfloat16"], **here}
+        return {"bfloat16": self.recorded["resolved"]["bfloat16"], **here}
+
+    def changes_of_machine(self, resolved: Mapping[str, Any]) -> list[str]:
+        """What is not as it was when the run was begun, and makes its numbers differ a little."""
+        before = resolved if self.recorded is None else self.recorded["resolved"]
+        return [
+            f"warning: {key} was {before[key]}, is {resolved[key]}: not the same bit for bit"
+            for key in ("device", "threads")
+            if before[key] != resolved[key]
+        ]
 
     def description(self) -> dict[str, Any]:
         """What each checkpoint says of its making, beside the settings."""
@@ -157,7 +160,7 @@ def new_plan(
     kind = given.get("kind", "decoder")
     if _is_decoder_of(given, data):
         known = KINDS[kind].config.from_dict(given["model"])
-        note = describe_graft(init, known, model)
+        note = describe_partial_init(init, known, model)
         return Plan(model, training, data, preset_name, init=str(folder), notes=(note,))
     if given["tokenizer"] != data.tokenizer.to_config():
         raise ConfigError(

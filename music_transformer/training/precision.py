@@ -1,43 +1,45 @@
-"""bfloat16 in the linear layers, and the measurement that decides whether it pays.
+"""How layers compute: bfloat16 where that was measured to pay, activation checkpointing if asked.
 
 Weights, gradients, attention, norms, logits and the loss stay float32; only the products of hidden
 linear layers are taken in bfloat16. CPUs without native bfloat16 are up to 70 times slower that
-way, so ``auto`` times one small layer in both types and keeps float32 unless bfloat16 is clearly
-faster.
+way, those with AMX up to 10 times faster; so ``auto`` times both types and keeps float32 unless
+bfloat16 is clearly faster.
 """
 
 import time
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
+from music_transformer.errors import ConfigError
+from music_transformer.model.layers import CheckpointedLayer
 from music_transformer.model.one_row import Linear
 
 _CLEARLY_FASTER = 0.8  # bfloat16 must take at most this share of the time of float32
-_REPEATS = 12
 
 
-class Bfloat16Linear(nn.Linear):
-    """A linear layer with float32 weights, input and output whose products are bfloat16."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(..., in_features) -> (..., out_features), in the type of the input."""
-        kind = torch.bfloat16
-        bias = None if self.bias is None else self.bias.to(kind)
-        return F.linear(input.to(kind), self.weight.to(kind), bias).to(input.dtype)
-
-
-def use_bfloat16(model: nn.Module, vocab_size: int) -> None:
-    """Turn the hidden linear layers of ``model`` into bfloat16 ones, in place.
-
-    Only the class changes: parameters, their names and the state dict stay as they are. The layer
-    that gives the logits keeps float32.
-    """
+def use_bfloat16(model: nn.Module) -> None:
+    """Let the hidden linear layers of ``model`` multiply in bfloat16, but not ``model.output``."""
     for module in model.modules():
-        if type(module) in (nn.Linear, Linear) and module.out_features != vocab_size:
-            module.__class__ = Bfloat16Linear
+        if isinstance(module, Linear) and module is not model.output:
+            module.compute_dtype = torch.bfloat16
+
+
+def checkpoint_layers(model: nn.Module) -> None:
+    """Let every layer of ``model`` keep only its input, and be computed again going backward.
+
+    Raises:
+        ConfigError: the model has no such layers.
+    """
+    layers = [module for module in model.modules() if isinstance(module, CheckpointedLayer)]
+    if not layers:
+        raise ConfigError(
+            f"checkpoint_activations=true: {type(model).__name__} has no layers to compute again; "
+            "leave it out."
+        )
+    for layer in layers:
+        layer.checkpointing = True
 
 
 def resolve_autocast(choice: Literal["auto", "on", "off"], device: torch.device) -> bool:
@@ -52,25 +54,33 @@ def resolve_autocast(choice: Literal["auto", "on", "off"], device: torch.device)
 
 
 def _bfloat16_pays() -> bool:
-    """Time one layer, forward and backward, in both types, in turn; some milliseconds.
+    """Time two layers, forward and backward, in both types, in turn; about half a second.
+
+    The small one ends the measure where bfloat16 is emulated, which would take minutes. The one of
+    a real size decides: small products do not fill the units that some CPUs have for bfloat16.
+    """
+    return _speedup(256, 256, 512, repeats=12) > 0.5 and (
+        _speedup(4096, 256, 1024, repeats=3) * _CLEARLY_FASTER > 1.0
+    )
+
+
+def _speedup(rows: int, inputs: int, outputs: int, *, repeats: int) -> float:
+    """How many times as fast a layer is in bfloat16 as in float32.
 
     The time is that of this thread on its core, and the best of several: another process that wants
     the cores too must not turn the answer, or two runs with one seed would differ.
     """
     with torch.random.fork_rng(devices=[]):
-        plain = nn.Linear(256, 512)
-        short = Bfloat16Linear(256, 512)
-        rows = torch.randn(256, 256, requires_grad=True)
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(_REPEATS):
-        times[False].append(_seconds(plain, rows))
-        times[True].append(_seconds(short, rows))
-        if len(times[True]) > 1 and times[True][-1] > 10 * times[False][-1]:
-            return False  # emulated: do not go on measuring what takes so long
-    return min(times[True]) < _CLEARLY_FASTER * min(times[False])
-
-
-def _seconds(layer: nn.Module, rows: Tensor) -> float:
-    start = time.thread_time()
-    layer(rows).sum().backward()
-    return time.thread_time() - start
+        layer = Linear(inputs, outputs)
+        x = torch.randn(rows, inputs, requires_grad=True)
+    times: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
+    for _ in range(repeats):
+        for dtype, seconds in times.items():
+            layer.compute_dtype = dtype
+            start = time.thread_time()
+            layer(x).sum().backward()
+            seconds.append(time.thread_time() - start)
+        first, emulated = times[torch.float32][-1], times[torch.bfloat16][-1]
+        if len(times[torch.bfloat16]) > 1 and emulated > 10 * first:
+            break  # do not go on measuring what takes so long
+    return min(times[torch.float32]) / min(times[torch.bfloat16])

@@ -1,7 +1,7 @@
 """The state of training as tensors and JSON: all that a resumed run needs to go on bit for bit.
 
 ``state.safetensors`` holds the optimizers' tensors, the generators of every rank and, where the
-saved weights are a running mean, the weights themselves. ``state.json`` holds `Progress`.
+saved weights are a running mean, the weights themselves. ``state.json`` holds `RunState`.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,40 @@ from torch import Tensor
 from music_transformer import checkpoint
 from music_transformer.checkpoint import read_json, read_tensors
 from music_transformer.errors import CheckpointError
-from music_transformer.training.distributed import Ranks
+from music_transformer.training.distributed import DistributedContext
 
 TENSORS = "state.safetensors"
-PROGRESS = "state.json"
+RUN_STATE = "state.json"
 _COUNTS = ("step", "events", "best_step", "loss_events", "world_size")
 
 
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run, or this part of it, ended.
+
+    Attributes:
+        reason: ``finished``, ``max_minutes``, or the name of the signal that stopped it.
+        loss: of the last line of metrics, in nats per event.
+    """
+
+    run: str
+    step: int
+    steps: int
+    reason: str
+    loss: float | None
+    validation_nll: float | None
+    best_step: int | None
+    best_nll: float | None
+    events: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them."""
+        return asdict(self)
+
+
 @dataclass
-class Progress:
+class RunState:
     """Where a run stands.
 
     Attributes:
@@ -51,13 +76,13 @@ class Progress:
         return asdict(self)
 
     @classmethod
-    def read(cls, folder: Path) -> "Progress":
-        """The progress stored with a step, in the folder that is named after it.
+    def read(cls, folder: Path) -> "RunState":
+        """The run state stored with a step, in the folder that is named after it.
 
         Raises:
             CheckpointError: the file is missing, or is not the state of this step.
         """
-        path = folder / PROGRESS
+        path = folder / RUN_STATE
         content = read_json(path)
         if set(content) != {field.name for field in fields(cls)}:
             raise CheckpointError(f"{path}: not the state of a run; restore it.")
@@ -83,16 +108,18 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
-def gathered_generators(ranks: Ranks, device: torch.device) -> dict[str, Tensor]:
+def gather_generators(ranks: DistributedContext, device: torch.device) -> dict[str, Tensor]:
     """The generator states of all ranks, named ``generator/RANK/KIND``."""
     return {
         f"generator/{rank}/{kind}": state
         for kind, own in generator_states(device).items()
-        for rank, state in enumerate(ranks.gather(own))
+        for rank, state in enumerate(ranks.all_gather(own))
     }
 
 
-def restore_generators(tensors: Mapping[str, Tensor], ranks: Ranks, device: torch.device) -> None:
+def restore_generators(
+    tensors: Mapping[str, Tensor], ranks: DistributedContext, device: torch.device
+) -> None:
     """Put the generators of this rank back to where they were.
 
     A rank beyond those that were saved keeps the generators it was started with.

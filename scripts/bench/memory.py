@@ -18,7 +18,7 @@ from torch import nn
 
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.training.compiled import compiled
-from music_transformer.training.recompute import recompute_layers
+from music_transformer.training.precision import checkpoint_layers
 
 CASES = {
     "6 layers, d 256, att 512, filter 2048, L = 2048, B = 2": (
@@ -41,7 +41,7 @@ def model_of(case: str, way: str) -> nn.Module:
     torch.manual_seed(0)
     model = MusicTransformer(CASES[case][0])
     if way == "checkpointed":
-        recompute_layers(model)
+        checkpoint_layers(model)
     return compiled(model, torch.device("cpu")) if way == "compiled" else model
 
 

@@ -191,7 +191,7 @@ def test_a_slice_comes_home_in_half_precision_and_training_goes_on_from_it(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("music_transformer.cli.train._EXPORTED_FILE_BYTES", 12_000)
+    monkeypatch.setattr("music_transformer.training.assemble._EXPORTED_FILE_BYTES", 12_000)
     home = tmp_path / "home"
     arguments = new(prepared, tmp_path / "run", "steps=9", "max_minutes=1e-9", "workers=1")
     assert main([*arguments, "--export", str(home)]) == 0

@@ -20,7 +20,7 @@ from music_transformer.checkpoint import load_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import ConfigError
-from music_transformer.training.distributed import Ranks, local_device
+from music_transformer.training.distributed import DistributedContext, local_device
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available() or os.name == "nt", reason="needs gloo and POSIX signals"
@@ -191,9 +191,11 @@ def test_one_process_goes_on_with_what_two_began(
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused(
     two: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks = Ranks(0, 3)
-    monkeypatch.setattr(Ranks, "wait", lambda self: None)
-    monkeypatch.setattr("music_transformer.training.distributed.join_ranks", lambda device: ranks)
+    ranks = DistributedContext(0, 3)
+    monkeypatch.setattr(DistributedContext, "barrier", lambda self: None)
+    monkeypatch.setattr(
+        "music_transformer.training.distributed.join_distributed", lambda device: ranks
+    )
     assert main(_resumed(two / "adamw")) == 2
     assert re.search(
         r"3 processes with batch_size=2 draw 6 windows .* with 4; start 1, 2 or 4\.",
@@ -241,13 +243,13 @@ def _children(parent: int) -> list[int]:
 
 
 def test_one_rank_alone_shares_nothing() -> None:
-    ranks = Ranks()
+    ranks = DistributedContext()
     model = torch.nn.Linear(2, 2)
-    assert ranks.sums([1.5, 2.0], torch.device("cpu")) == [1.5, 2.0]
-    assert len(ranks.gather(torch.zeros(2))) == 1
-    assert ranks.joined(model) is model
+    assert ranks.all_reduce([1.5, 2.0], torch.device("cpu")) == [1.5, 2.0]
+    assert len(ranks.all_gather(torch.zeros(2))) == 1
+    assert ranks.wrap_ddp(model) is model
     assert ranks.any_of("SIGTERM") == "SIGTERM"
-    with ranks.without_sending(model):
+    with ranks.no_sync(model):
         assert ranks.any_of(None) is None
 
 

@@ -11,11 +11,12 @@ import torch
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
-from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.errors import CheckpointError, ConfigError, DivergenceError
 from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.progress import Progress
 from music_transformer.training.config import TrainingConfig
-from music_transformer.training.loop import Monitor, Trainer
+from music_transformer.training.loop import Trainer
 from music_transformer.training.run_dir import RunFolder
 
 FAST = TrainingConfig(
@@ -47,15 +48,15 @@ def start(data: PreparedData, config: ModelConfig) -> Start:
     return start
 
 
-class StopAt(Monitor):
+class StopAt(Progress):
     """Asks for a stop at a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.trainer: Trainer | None = None
 
-    def updated(self, step: int, loss: float) -> None:
-        if step == self.step and self.trainer is not None:
+    def update(self, count: int = 1) -> None:
+        if self.trainer is not None and self.trainer.state.step == self.step:
             self.trainer.stop("test")
 
 
@@ -66,8 +67,8 @@ class PowerCutError(Exception):
 class KillAt(StopAt):
     """Leaves in the middle of a step, saving nothing."""
 
-    def updated(self, step: int, loss: float) -> None:
-        if step == self.step:
+    def update(self, count: int = 1) -> None:
+        if self.trainer is not None and self.trainer.state.step == self.step:
             raise PowerCutError
 
 
@@ -100,9 +101,9 @@ def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one(
     training: TrainingConfig, moment: int, start: Start, tmp_path: Path
 ) -> None:
     start(tmp_path / "whole", training).train()
-    monitor = StopAt(moment)
-    first = start(tmp_path / "parts", training, monitor=monitor)
-    monitor.trainer = first
+    progress = StopAt(moment)
+    first = start(tmp_path / "parts", training, progress=progress)
+    progress.trainer = first
     result = first.train()
     assert (result.step, result.reason) == (moment, "test")
     torch.manual_seed(99)  # whatever the generators were, the state brings back its own
@@ -119,8 +120,10 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
 ) -> None:
     training = replace(FAST, checkpoint_every=3)
     start(tmp_path / "whole", training).train()
+    killer = KillAt(moment)
+    killer.trainer = start(tmp_path / "parts", training, progress=killer)
     with pytest.raises(PowerCutError):
-        start(tmp_path / "parts", training, monitor=KillAt(moment)).train()
+        killer.trainer.train()
     start(tmp_path / "parts", training).train()
     assert files(tmp_path / "parts/step-12") == files(tmp_path / "whole/step-12")
     assert metrics(tmp_path / "parts") == metrics(tmp_path / "whole")
@@ -194,12 +197,12 @@ def test_the_running_mean_is_what_is_evaluated_and_saved(
 ) -> None:
     trainer = start(tmp_path / "run", replace(FAST, ema=0.5))
     result = trainer.train()
-    assert trainer.average is not None
+    assert trainer.ema_model is not None
     saved = load_checkpoint(tmp_path / "run/step-12", device="cpu").model.state_dict()
-    for name, tensor in trainer.average.state_dict().items():
+    for name, tensor in trainer.ema_model.state_dict().items():
         assert torch.equal(tensor, saved[name])
         assert not torch.equal(tensor, trainer.model.state_dict()[name])
-    report = evaluate_nll(trainer.average, data, "validation", max_windows=2)
+    report = evaluate_nll(trainer.ema_model, data, "validation", max_windows=2)
     assert result.validation_nll == pytest.approx(report.nll, abs=1e-6)
 
 
@@ -221,8 +224,8 @@ def test_a_run_that_diverges_says_so_and_keeps_its_last_step(start: Start, tmp_p
     with torch.no_grad():
         trainer.model.output.bias.fill_(float("nan"))
     ended: list[bool] = []
-    trainer.monitor.end = lambda: ended.append(True)  # type: ignore[method-assign]
-    with pytest.raises(ConfigError, match=r"diverged at step 1 .* lower learning_rate"):
+    trainer.progress.end = lambda: ended.append(True)  # type: ignore[method-assign]
+    with pytest.raises(DivergenceError, match=r"diverged at step 1 .* lower learning_rate"):
         trainer.train()
     assert ended == [True]
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from music_transformer.training.loss import count_targets, hide_ids, summed_cross_entropy
+from music_transformer.training.loss import count_targets, drop_tokens, summed_cross_entropy
 
 PAD = 5
 
@@ -38,7 +38,7 @@ def test_hidden_ids_are_about_the_share_asked_for_and_never_the_start() -> None:
     ids = torch.arange(1, 1001).expand(8, -1)  # (8, 1000)
     ids = ids.clone()
     ids[:, 0] = 0
-    hidden = hide_ids(ids, 0.25, hidden=2000, kept=0)
+    hidden = drop_tokens(ids, 0.25, hidden=2000, kept=0)
     gone = hidden == 2000
     assert 0.22 < float(gone.float().mean()) < 0.28
     assert not gone[:, 0].any()
@@ -48,5 +48,5 @@ def test_hidden_ids_are_about_the_share_asked_for_and_never_the_start() -> None:
 def test_no_share_hides_nothing_and_draws_nothing() -> None:
     ids = torch.arange(10)[None]
     before = torch.get_rng_state()
-    assert hide_ids(ids, 0.0, hidden=99, kept=0) is ids
+    assert drop_tokens(ids, 0.0, hidden=99, kept=0) is ids
     assert torch.equal(torch.get_rng_state(), before)

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from music_transformer.model import MusicTransformer
+from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.optimizers import (
     Muon,
     build_optimizers,
-    decayed,
+    decay_parameters,
     hidden_matrices,
     optimizer_tensors,
-    orthogonalise,
+    orthogonalize,
     restore_optimizers,
     set_learning_rate,
 )
@@ -26,7 +26,7 @@ def names_of(model: nn.Module, parameters: list[nn.Parameter]) -> set[str]:
 @pytest.mark.parametrize("shape", [(5, 11), (11, 5), (3, 7, 7)])
 def test_orthogonalised_singular_values_are_near_one(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    values = torch.linalg.svdvals(orthogonalise(torch.randn(shape)))
+    values = torch.linalg.svdvals(orthogonalize(torch.randn(shape)))
     assert float(values.min()) > 0.5  # the quintic of Muon promises about 0.7 to 1.2
     assert float(values.max()) < 1.3
 
@@ -35,12 +35,12 @@ def test_orthogonalising_keeps_the_singular_vectors() -> None:
     torch.manual_seed(0)
     matrix = torch.randn(4, 9)
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
-    inner = u.T @ orthogonalise(matrix) @ v.T
+    inner = u.T @ orthogonalize(matrix) @ v.T
     torch.testing.assert_close(inner, torch.diag(inner.diag()), atol=1e-4, rtol=0)
 
 
 def test_orthogonalising_zero_gives_zero() -> None:
-    assert torch.count_nonzero(orthogonalise(torch.zeros(3, 5))) == 0
+    assert torch.count_nonzero(orthogonalize(torch.zeros(3, 5))) == 0
 
 
 def test_muon_moves_a_batch_of_matrices_as_it_moves_each_alone() -> None:
@@ -72,7 +72,7 @@ def test_muons_step_has_the_root_mean_square_of_an_adamw_step() -> None:
 
 
 def test_muon_takes_the_hidden_matrices_and_adamw_all_others_once(model: MusicTransformer) -> None:
-    hidden = names_of(model, hidden_matrices(model, model.config.vocab_size))
+    hidden = names_of(model, hidden_matrices(model))
     assert "layers.0.attention.query.weight" in hidden
     assert "layers.0.expand.weight" in hidden
     assert not {"output.weight", "input.embedding.weight"} & hidden
@@ -80,7 +80,6 @@ def test_muon_takes_the_hidden_matrices_and_adamw_all_others_once(model: MusicTr
     optimizers = build_optimizers(
         model,
         TrainingConfig(optimizer="muon"),
-        vocab_size=model.config.vocab_size,
         muon_dtype=torch.float32,
     )
     held = [
@@ -92,8 +91,15 @@ def test_muon_takes_the_hidden_matrices_and_adamw_all_others_once(model: MusicTr
     assert sorted(held) == sorted(id(parameter) for parameter in model.parameters())
 
 
+def test_a_hidden_layer_as_wide_as_the_vocabulary_is_hidden_all_the_same() -> None:
+    model = MusicTransformer(ModelConfig(vocab_size=132, n_layers=1, d_model=12, d_ff=132))
+    hidden = names_of(model, hidden_matrices(model))
+    assert "layers.0.expand.weight" in hidden
+    assert "output.weight" not in hidden
+
+
 def test_weight_decay_is_on_matrices_only(model: MusicTransformer) -> None:
-    names = names_of(model, decayed(model))
+    names = names_of(model, decay_parameters(model))
     assert "output.weight" in names
     assert all(name.endswith("weight") and "norm" not in name for name in names)
     assert not any("embedding" in name for name in names)
@@ -104,9 +110,7 @@ def test_restored_optimizers_go_on_bit_for_bit(kind: str, model: MusicTransforme
     config = TrainingConfig.from_dict({"optimizer": kind})
 
     def build() -> dict[str, torch.optim.Optimizer]:
-        return build_optimizers(
-            model, config, vocab_size=model.config.vocab_size, muon_dtype=torch.float32
-        )
+        return build_optimizers(model, config, muon_dtype=torch.float32)
 
     def step(optimizers: dict[str, torch.optim.Optimizer]) -> None:
         set_learning_rate(optimizers, 1e-3)

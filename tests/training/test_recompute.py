@@ -10,7 +10,7 @@ from music_transformer.errors import ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.estimate import estimate_size
-from music_transformer.training.recompute import recompute_layers
+from music_transformer.training.precision import checkpoint_layers
 
 IDS = torch.arange(2 * 29).view(2, 29) % 391
 
@@ -31,7 +31,7 @@ def test_gradients_are_the_same_bit_for_bit_dropout_included(scheme: str) -> Non
     )  # fmt: skip
     plain = MusicTransformer(config)
     recomputed = copy.deepcopy(plain)
-    recompute_layers(recomputed)
+    checkpoint_layers(recomputed)
     assert list(recomputed.state_dict()) == list(plain.state_dict())
     expected_loss, expected = gradients(plain)
     loss, found = gradients(copy.deepcopy(recomputed))
@@ -58,13 +58,13 @@ def test_less_is_kept_for_the_backward_pass() -> None:
         return sum(sizes.values())
 
     plain = kept()
-    recompute_layers(model)
+    checkpoint_layers(model)
     assert kept() < plain / 3
 
 
 def test_a_model_that_only_reads_computes_nothing_again(model: MusicTransformer) -> None:
     expected = model.eval()(IDS)
-    recompute_layers(model)
+    checkpoint_layers(model)
     assert torch.equal(model(IDS), expected)
     with torch.no_grad():
         cache = model.new_cache(2)
@@ -73,7 +73,7 @@ def test_a_model_that_only_reads_computes_nothing_again(model: MusicTransformer)
 
 def test_a_model_without_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"checkpoint_activations=true: Linear has no layers"):
-        recompute_layers(nn.Linear(2, 2))
+        checkpoint_layers(nn.Linear(2, 2))
 
 
 def test_the_estimate_knows_of_it() -> None:

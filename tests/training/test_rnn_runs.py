@@ -172,9 +172,7 @@ def test_a_setting_of_the_other_kind_is_refused(
 def test_weight_decay_reaches_the_matrices_of_the_lstm_and_not_its_biases(optimizer: str) -> None:
     model = PerformanceRNN(replace(CONFIG, attention="causal"))
     config = replace(FAST, optimizer=optimizer)
-    optimizers = build_optimizers(
-        model, config, vocab_size=CONFIG.vocab_size, muon_dtype=torch.float32
-    )
+    optimizers = build_optimizers(model, config, muon_dtype=torch.float32)
     decay = {
         id(parameter): group["weight_decay"]
         for optimizer_ in optimizers.values()

@@ -3,7 +3,7 @@
 import pytest
 
 from music_transformer.training.config import TrainingConfig
-from music_transformer.training.schedule import cooldown_start, learning_rate, warmup_steps
+from music_transformer.training.optimizers import cooldown_start, learning_rate, warmup_steps
 
 
 def test_cosine_rises_linearly_and_ends_at_the_final_fraction() -> None:

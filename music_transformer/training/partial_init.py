@@ -1,4 +1,4 @@
-"""Weights of a decoder that was trained alone, put into a model that has such a decoder in it.
+"""Partial initialization of a model from the checkpoint of a decoder that was trained alone.
 
 What agrees in name and shape is copied; the rest (the encoder, the attention to the melody) keeps
 the weights it was drawn with. A decoder that already knows the music then only has to learn what a
@@ -15,7 +15,7 @@ from music_transformer.errors import ConfigError
 from music_transformer.model.registry import build_model
 
 
-def describe_graft(init: str, donor: Any, model: Any) -> str:
+def describe_partial_init(init: str, donor: Any, model: Any) -> str:
     """One line on what a model would take over from a checkpoint.
 
     Args:
@@ -28,7 +28,7 @@ def describe_graft(init: str, donor: Any, model: Any) -> str:
     """
     with torch.device("meta"):  # shapes without memory
         given, wanted = build_model(donor).state_dict(), build_model(model).state_dict()
-    taken = [name for name in wanted if _agree(name, given, wanted)]
+    taken = [name for name in wanted if _fits(name, given, wanted)]
     if not any(name.startswith("layers.") and wanted[name].dim() > 1 for name in taken):
         raise ConfigError(
             f"--init {init}: no matrix of its layers fits the decoder of this preset; make "
@@ -42,14 +42,14 @@ def describe_graft(init: str, donor: Any, model: Any) -> str:
     )
 
 
-def graft(model: Any, folder: Path) -> None:
+def copy_weights(model: Any, folder: Path) -> None:
     """Copy into ``model`` the weights of a checkpoint that agree in name and shape."""
     given, wanted = load_checkpoint(folder, "cpu").model.state_dict(), model.state_dict()
     with torch.no_grad():
         for name, tensor in wanted.items():
-            if _agree(name, given, wanted):
+            if _fits(name, given, wanted):
                 tensor.copy_(given[name])
 
 
-def _agree(name: str, given: dict[str, Any], wanted: dict[str, Any]) -> bool:
+def _fits(name: str, given: dict[str, Any], wanted: dict[str, Any]) -> bool:
     return name in given and given[name].shape == wanted[name].shape
