@@ -141,7 +141,9 @@ def _processes(request: RunRequest, device: torch.device, context: DistributedCo
             )
         return 1
     if request.resume and folder.has_run():
-        return asked or int(folder.config().get("resolved", {}).get("processes", 1))
+        before = folder.config().get("resolved")  # whether it makes sense `resumed_plan` says
+        known = before.get("processes", 1) if isinstance(before, dict) else 1
+        return asked or (known if isinstance(known, int) else 1)
     if asked == 1:
         return 1
     plan = _plan(replace(request, processes=1), folder, context)  # errors before processes start

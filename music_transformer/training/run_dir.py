@@ -31,7 +31,7 @@ from music_transformer.files import (
     replace_text,
     sync_file,
 )
-from music_transformer.training.state import PROGRESS, TENSORS
+from music_transformer.training.state import RUN_STATE, TENSORS
 
 KEPT_STEPS = 2
 _STEP = re.compile(r"step-(0|[1-9]\d*)")
@@ -171,12 +171,12 @@ class RunFolder:
 
 def _is_step(folder: Path) -> bool:
     """Whether a folder has the marks of a finished step."""
-    return (folder / CONFIG).is_file() and (folder / PROGRESS).is_file()
+    return (folder / CONFIG).is_file() and (folder / RUN_STATE).is_file()
 
 
 def _is_of_step(name: str) -> bool:
     """Whether a step is made of a file of this name."""
-    return is_made(name) or name in (TENSORS, PROGRESS)
+    return is_made(name) or name in (TENSORS, RUN_STATE)
 
 
 def _lines_until(metrics: Path, step: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.training.run_dir import RunFolder
-from music_transformer.training.state import Progress
+from music_transformer.training.state import RunState
 
 
 class Crash(BaseException):
@@ -209,7 +209,7 @@ def test_a_state_that_does_not_fit_its_folder_is_refused(
 ) -> None:
     folder = tmp_path / "step-60"
     folder.mkdir()
-    state = {**Progress(step=60).to_dict(), name: value}
+    state = {**RunState(step=60).to_dict(), name: value}
     (folder / "state.json").write_text(json.dumps(state))
     with pytest.raises(CheckpointError, match=r"state\.json: "):
-        Progress.read(folder)
+        RunState.read(folder)
