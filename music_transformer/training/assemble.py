@@ -253,7 +253,8 @@ def _trainer(
     elif count > 1:  # each process has its share of the cores
         torch.set_num_threads(max(1, torch.get_num_threads() // count))
     torch.manual_seed(training.seed)  # the same weights on every rank
-    model = plan.build(resumed=folder.latest() is not None and plan.recorded is not None)
+    resumed = plan.recorded is not None and folder.latest() is not None
+    model = plan.build(resumed=resumed)
     model = model.to(device)
     ranks.broadcast_parameters(model)
     resolved = plan.resolve(device, ranks.world_size)
