@@ -34,7 +34,7 @@ def events_per_second(args: argparse.Namespace, processes: int, threads: int) ->
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         subprocess.run(command, check=True, capture_output=True, env=environment)
         lines = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    speeds = [json.loads(line).get("events_per_second") for line in lines]
+    speeds: list[float | None] = [json.loads(line).get("events_per_second") for line in lines]
     return statistics.median([speed for speed in speeds if speed is not None][_WARM_UP:])
 
 

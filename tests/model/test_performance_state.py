@@ -239,9 +239,7 @@ def test_init_gives_a_model_the_state_and_it_is_trained(tmp_path: Path) -> None:
     model, ids = plan.build().eval(), torch.tensor([canonical(3, 9)])
     torch.testing.assert_close(ps.without_mask(model(ids)), plain.eval()(ids), rtol=0, atol=1e-4)
     model(ids).log_softmax(-1)[:, :-1].gather(-1, ids[:, 1:, None]).sum().backward()
-    adamw = build_optimizers(model, plan.training, vocab_size=391, muon_dtype=torch.float32)[
-        "adamw"
-    ]
+    adamw = build_optimizers(model, plan.training, muon_dtype=torch.float32)["adamw"]
     kept = {id(p) for group in adamw.param_groups for p in group["params"]}
     for parameter in model.performance_state.parameters():
         assert parameter.grad is not None
