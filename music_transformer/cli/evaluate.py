@@ -292,6 +292,7 @@ def _table(report: "NllReport", baselines: "Baselines | None") -> str:
         ("half-beats", report.half_beats),
         ("odd sixteenths", report.odd_sixteenths),
         ("off the beat", report.off_beat),
+        ("without its mask", report.nll_without_mask),
     ]
     lines = [
         f"NLL {report.nll:.4f} {unit}, {protocol['split']}, "

@@ -30,6 +30,7 @@ from torch import Tensor
 from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pairs
 from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.model.performance_state import without_mask
 from music_transformer.representations.base import Representation
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class NllReport:
     half_beats: float | None = None  # chorale: third sixteenth
     odd_sixteenths: float | None = None  # chorale: second and fourth
     off_beat: float | None = None  # chorale: the last two together
+    nll_without_mask: float | None = None  # performance state: of the logits before their mask
     protocol: dict[str, Any]
     by_piece: list[PieceNll]  # to compare two models on the same pieces, see `paired`
 
@@ -112,10 +114,12 @@ class NllReport:
 class EventLosses:
     """One row per counted event: loss in nats, piece, place in the piece and in the window.
 
-    `place` counts events from 0, `column` is the position of its input in the window.
+    `place` counts events from 0, `column` is the position of its input in the window. `unmasked` is
+    the loss before the mask of the performance state, the same for models without one.
     """
 
     loss: FloatArray
+    unmasked: FloatArray
     piece: IntArray
     place: IntArray
     column: IntArray
@@ -221,6 +225,7 @@ def event_losses(
         model.train(was_training)
     return EventLosses(
         loss=np.concatenate([part.loss for part in parts]),
+        unmasked=np.concatenate([part.unmasked for part in parts]),
         piece=np.concatenate([part.piece for part in parts]),
         place=np.concatenate([part.place for part in parts]),
         column=np.concatenate([part.column for part in parts]),
@@ -253,10 +258,13 @@ def _batch_losses(
     logits = model(on_device.ids, **on_device.given())  # (B, L, V)
     keep = counted.to(device)
     targets = on_device.targets[keep]  # (N,)
-    loss = F.cross_entropy(logits[keep].float(), targets, reduction="none")  # (N,)
+    kept = logits[keep].float()  # (N, V)
+    loss = F.cross_entropy(kept, targets, reduction="none").double()  # (N,)
+    unmasked = F.cross_entropy(without_mask(kept), targets, reduction="none").double()  # (N,)
     rows, columns = np.nonzero(counted.numpy())  # both (N,), in the order of the mask
     return EventLosses(
-        loss=loss.double().cpu().numpy(),
+        loss=loss.cpu().numpy(),
+        unmasked=unmasked.cpu().numpy(),
         piece=np.array([window.piece for window in windows], dtype=np.int64)[rows],
         place=batch.place.numpy()[rows, columns],
         column=columns.astype(np.int64),
@@ -298,6 +306,7 @@ def _report(losses: EventLosses, protocol: Measure, tokenizer: Representation) -
         for name, mask in tokenizer.loss_groups(losses.place).items()
     }
     voices = {name: groups.pop(name) for name in tokenizer.voices}
+    masked = bool((losses.unmasked != losses.loss).any())
     return NllReport(
         nll=float(losses.loss.mean()),
         events=len(losses.loss),
@@ -307,6 +316,7 @@ def _report(losses: EventLosses, protocol: Measure, tokenizer: Representation) -
         by_quarter=_means(losses.loss, quarter, _N_QUARTERS),
         by_voice={name: nll for name, nll in voices.items() if nll is not None} or None,
         **groups,
+        nll_without_mask=float(losses.unmasked.mean()) if masked else None,
         protocol=asdict(protocol),
         by_piece=by_piece,
     )

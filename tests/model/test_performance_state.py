@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError
+from music_transformer.evaluation import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model import performance_state as ps
 from music_transformer.model.seq2seq import AccompanimentTransformer
@@ -232,12 +233,17 @@ def test_init_gives_a_model_the_state_and_it_is_trained(tmp_path: Path) -> None:
     plain = MusicTransformer(ModelConfig(**{**CONFIG.to_dict(), "performance_state": False}))
     tokenizer = PerformanceTokenizer()
     given = save_checkpoint(tmp_path / "plain", plain, tokenizer, training={})
-    splits = {"train": [("piece", canonical(4, 20)[1:])]}
+    pieces = [("piece", canonical(4, 20)[1:])]
+    splits = {"train": pieces, "validation": pieces}
     write_prepared(tmp_path / "data", tokenizer=tokenizer, corpus="none", splits=splits)
     settings = ["performance_state=true"]
     plan = new_plan(str(tmp_path / "data"), "piano", settings, init=str(given))
     model, ids = plan.build().eval(), torch.tensor([canonical(3, 9)])
     torch.testing.assert_close(ps.without_mask(model(ids)), plain.eval()(ids), rtol=0, atol=1e-4)
+    report, before = (evaluate_nll(m, plan.data, "validation") for m in (model, plain))
+    assert before.nll_without_mask is None
+    assert report.nll_without_mask == pytest.approx(before.nll, abs=1e-4)
+    assert report.nll < before.nll
     model(ids).log_softmax(-1)[:, :-1].gather(-1, ids[:, 1:, None]).sum().backward()
     adamw = build_optimizers(model, plan.training, muon_dtype=torch.float32)["adamw"]
     kept = {id(p) for group in adamw.param_groups for p in group["params"]}
