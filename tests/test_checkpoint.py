@@ -80,7 +80,11 @@ def test_a_checkpoint_need_not_say_anything_of_sampling(folder: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("sampling", "complaint"),
     [
-        ({"seed": 1}, "sampling: 'seed' is unknown; known are temperature, top_k, top_p, min_p."),
+        (
+            {"seed": 1},
+            "sampling: 'seed' is unknown; known are temperature, top_k, top_p, min_p, "
+            "parallels, hold_seconds, max_note_seconds.",
+        ),
         ({"top_p": 1.5}, "sampling: top_p=1.5; choose one above 0, up to 1 (keeps all)."),
         ({"top_k": "5"}, "sampling: top_k='5'; give a whole number, or leave it out."),
         (None, "'sampling' is no object; restore it from its source."),

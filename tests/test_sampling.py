@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import DEFAULT_SAMPLING, Sampling
+from music_transformer.sampling import Sampling
 
 
 def test_what_is_left_open_comes_from_the_other_and_what_is_said_stays() -> None:
     said = Sampling(temperature=0.0, min_p=0.0)  # zeros are said, too
     other = Sampling(temperature=1.05, top_k=20, min_p=0.1)
     assert said.or_else(other) == Sampling(0.0, 20, None, 0.0)
-    assert said.or_else(other).or_else(DEFAULT_SAMPLING) == Sampling(0.0, 20, 0.95, 0.0)
+    assert said.or_else(other).resolved() == Sampling(0.0, 20, 0.95, 0.0, 0.005, 2.0, 8.0)
     assert Sampling().or_else(Sampling()) == Sampling()
 
 
@@ -26,7 +26,10 @@ def test_it_goes_to_json_and_back_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"typical_p": 0.9}, "'typical_p' is unknown; known are temperature, top_k, top_p, min_p."),
+        (
+            {"typical_p": 0.9},
+            "'typical_p' is unknown; known are temperature, top_k, top_p, min_p, parallels, ",
+        ),
         ({"temperature": "hot"}, "temperature='hot'; give a number, or leave it out."),
         ({"temperature": None}, "temperature=None; give a number"),
         ({"temperature": float("nan")}, "temperature=nan; choose 0"),

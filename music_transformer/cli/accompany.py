@@ -7,8 +7,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.generate import add_sampling, check_extras, output_files
+from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
 from music_transformer.errors import ConfigError
+from music_transformer.sampling import Settings
 
 if TYPE_CHECKING:
     from music_transformer.generation import Accompaniment
@@ -51,8 +52,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="OUT.mid", help="where to write")
-    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
+    add_results(parser, "where to write (default: out/MELODY-accompanied.mid)")
     choice = parser.add_argument_group("how many")
     choice.add_argument(
         "--candidates",
@@ -63,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
     choice.add_argument(
         "--samples", type=int, default=1, help="of them to write, the likeliest (default: 1)"
     )
-    add_sampling(parser)
+    add_settings(parser)
     melody = parser.add_argument_group("the melody")
     melody.add_argument(
         "--keep-key",
@@ -80,34 +80,20 @@ def add_parser(subparsers: Any) -> None:
         help="what to write: the melody, what goes with it, or both on tracks of their own "
         "(default: %(default)s)",
     )
-    parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
-    parser.add_argument("--plot", action="store_true", help="write the piano roll too, as OUT.png")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.add_argument(
-        "--json", action="store_true", help="print files, ranking and reports as one JSON object"
-    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, read, compose, write the likeliest; the paths go to stdout."""
-    from music_transformer.cli.output import check_output
-
-    files = output_files(args)
+    if args.out is None:
+        args.out = Path("out") / f"{args.melody.stem}-accompanied.mid"
+    settings = settings_from(args)
+    files = result_files(args)
     if args.candidates is not None and args.candidates < args.samples:
         raise ConfigError(
             f"--candidates {args.candidates}; choose {args.samples} or more, as many as --samples."
         )
-    for path in (path for sample in files for path in sample.values()):
-        check_output(path, args.force)
-    check_extras(args)
-
-    from music_transformer.generation.counterpoint import check_parallels
-    from music_transformer.sampling import Sampling
-
-    Sampling(args.temperature, args.top_k, args.top_p, args.min_p)  # refused before the model loads
-    check_parallels(args.parallels)
-    kind, ranked = _accompany(args)
+    kind, ranked = _accompany(args, settings)
     with ExitStack() as stack:  # every file appears, or none does
         for sample, accompaniment in zip(files, ranked, strict=False):
             _write(stack, sample, accompaniment, parts=args.parts, names=TRACK_NAMES[kind])
@@ -115,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _accompany(args: argparse.Namespace) -> "tuple[str, list[Accompaniment]]":
+def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list[Accompaniment]]":
     """The kind of the checkpoint, and the candidates it composed, the likeliest first."""
     from music_transformer.cli.output import naming, report_warnings, say_device
     from music_transformer.midi import read_midi
@@ -137,15 +123,8 @@ def _accompany(args: argparse.Namespace) -> "tuple[str, list[Accompaniment]]":
             session,
             melody,
             candidates=_candidates(args, kind),
-            temperature=args.temperature,
-            top_k=args.top_k,
-            top_p=args.top_p,
-            min_p=args.min_p,
-            parallels=args.parallels,
-            seed=args.seed,
-            context=args.context,
             keep_key=args.keep_key,
-            keep_silence=args.keep_silence,
+            settings=settings,
             progress=progress,
         )
 
@@ -240,7 +219,7 @@ def _print(
     if not args.json:
         best, worst = ranked[0].report, ranked[-1].report
         print(
-            f"candidate {best.candidate} of {len(ranked)} is the likeliest: {best.nll:.3f} nats "
+            f"candidate {best.sample} of {len(ranked)} is the likeliest: {best.nll:.3f} nats "
             f"per {unit} (the last: {worst.nll:.3f})",
             file=sys.stderr,
         )
@@ -255,7 +234,7 @@ def _print(
             "ranking": [
                 {
                     "rank": each.report.rank,
-                    "candidate": each.report.candidate,
+                    "candidate": each.report.sample,
                     "nll": each.nll,
                     **_of_melody(each),
                 }

@@ -1,23 +1,20 @@
 """From a model and a primer, or a melody, to new music."""
 
-from music_transformer.generation.accompaniment import (
-    Accompaniment,
-    AccompanimentReport,
-    accompany,
+from music_transformer.generation.accompaniment import Accompaniment, accompany
+from music_transformer.generation.continuation import (
+    Generation,
+    generate,
+    generate_batch,
+    stream,
 )
-from music_transformer.generation.continuation import generate, generate_batch, stream
 from music_transformer.generation.degeneration import broken_rules, degeneracies
-from music_transformer.generation.filters import Filters
-from music_transformer.generation.report import GenerationReport
-from music_transformer.generation.run import Generation
-from music_transformer.generation.settings import Settings
+from music_transformer.generation.report import Report
+from music_transformer.sampling import Settings
 
 __all__ = [
     "Accompaniment",
-    "AccompanimentReport",
-    "Filters",
     "Generation",
-    "GenerationReport",
+    "Report",
     "Settings",
     "accompany",
     "broken_rules",

@@ -44,16 +44,17 @@ def degeneracies(continuation: NoteSequence) -> list[str]:
     return list(broken_rules(continuation).values())
 
 
-def broken_rules(continuation: NoteSequence) -> dict[str, str]:
+def broken_rules(continuation: NoteSequence, name: str = "the continuation") -> dict[str, str]:
     """The rules that are broken, each with a line that says how; usually none.
 
     Args:
         continuation: the notes that begin after the primer, whose end is 0.
+        name: what the lines call it.
     """
     if continuation.end_time <= 0:
         return {}
     if not len(continuation):
-        return {"empty": "the continuation has no notes"}
+        return {"empty": f"{name} has no notes"}
     order = np.lexsort((continuation.pitch, continuation.start))
     notes = _Ordered(
         continuation.pitch[order],
@@ -62,9 +63,9 @@ def broken_rules(continuation: NoteSequence) -> dict[str, str]:
         float(continuation.end_time),
     )
     found = {}
-    for name, rule in _RULES.items():
+    for broken, rule in _RULES.items():
         if (line := rule(notes)) is not None:
-            found[name] = line
+            found[broken] = f"{name} {line}"
     return found
 
 
@@ -94,7 +95,7 @@ def _silent(notes: _Ordered) -> str | None:
     silence = float((np.append(notes.start, notes.end_time) - quiet_from).max())
     if silence <= LONGEST_SILENCE_SECONDS:
         return None
-    return f"the continuation is silent for {silence:.1f} s"
+    return f"is silent for {silence:.1f} s"
 
 
 def _sparse(notes: _Ordered) -> str | None:
@@ -105,7 +106,7 @@ def _sparse(notes: _Ordered) -> str | None:
     if count >= SPARSE_NOTES:
         return None
     some = {0: "no note begins", 1: "one note begins"}.get(count, f"{count} notes begin")
-    return f"the continuation all but stops: {some} in the {SPARSE_SECONDS:g} s after {begin:g} s"
+    return f"all but stops: {some} in the {SPARSE_SECONDS:g} s after {begin:g} s"
 
 
 def _one_pitch(notes: _Ordered) -> str | None:
@@ -113,8 +114,7 @@ def _one_pitch(notes: _Ordered) -> str | None:
         return None
     share, begin = found
     return (
-        f"the continuation repeats one note: {share:.0%} of those in the {ONE_PITCH_SECONDS:g} s "
-        f"after {begin:g} s"
+        f"repeats one note: {share:.0%} of those in the {ONE_PITCH_SECONDS:g} s after {begin:g} s"
     )
 
 
@@ -123,7 +123,7 @@ def _trill(notes: _Ordered) -> str | None:
         return None
     share, begin = found
     return (
-        f"the continuation is caught between two pitches: {share:.0%} of the notes in the "
+        f"is caught between two pitches: {share:.0%} of the notes in the "
         f"{TRILL_SECONDS:g} s after {begin:g} s"
     )
 
@@ -154,7 +154,7 @@ def _loop(notes: _Ordered) -> str | None:
             if long and length >= LOOP_ROUNDS * period:
                 what = "note" if period == 1 else f"{period} notes"
                 return (
-                    f"the continuation repeats the same {what} for {seconds:.1f} s after "
+                    f"repeats the same {what} for {seconds:.1f} s after "
                     f"{notes.start[first]:.1f} s; a higher temperature may help"
                 )
     return None
@@ -172,7 +172,7 @@ def _stuck_notes(notes: _Ordered) -> str | None:
     if longest <= STUCK_FOR_SECONDS:
         return None
     return (
-        f"the continuation holds notes too long: for {longest:.0f} s one sounds that has lasted "
+        f"holds notes too long: for {longest:.0f} s one sounds that has lasted "
         f"more than {STUCK_AFTER_SECONDS:g} s"
     )
 

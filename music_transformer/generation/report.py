@@ -1,47 +1,63 @@
-"""What happened while a continuation was sampled, in numbers and in warnings."""
+"""What happened while a sample was drawn, in numbers and in warnings."""
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
-class GenerationReport:
-    """The account of one sample.
+class Report:
+    """The account of one sample; None where a number has no meaning for its task.
 
     Attributes:
-        sample: its number, from 0; with `seed` it makes the sample again.
-        attempt: the attempt at it that was kept, from 0; part of what makes the sample again.
-        events: new ids that were drawn.
+        sample: its number, from 0; with `seed` and `attempt` it makes the sample again.
+        attempt: the attempt at it that was kept, from 0.
+        rank: 1 is the likeliest of those drawn beside it; accompaniments are ranked.
+        nll: mean over the drawn events under the model alone, nats per event.
+        events: new ids that were drawn (or given: a soprano's).
         closing_events: ids added after them so that no note hangs or no sixteenth is cut.
-        seconds: length of the continuation.
-        notes: notes that begin in the continuation.
-        primer_events, primer_seconds: the same of what the model was given.
+        seconds: length of the continuation; of a piano's accompaniment until its last sound.
+        notes: that begin in the continuation, or of the accompaniment.
         forced_events: draws where the grammar left one id.
         long_notes_closed: notes ended because they had lasted as long as a note may.
-        notes_cut: notes ended because the continuation was over.
+        notes_cut: notes ended because the music was over.
         windows_reread: how often the oldest half of the context was dropped.
-        elapsed_seconds, events_per_second: of the run, all its samples together.
-        broken_rules: those of `degeneration` that the continuation breaks, by name.
-        discarded: of each attempt that was not kept, its number and the rules it broke.
+        elapsed_seconds, events_per_second: of all samples together.
+        primer_events, primer_seconds: of what a continuation was given; else 0.
+        melody_notes: that were kept; shortened: notes that gave way to them. A piano's.
+        nll_by_voice, melody_nll: of alto, tenor and bass; of the given soprano.
+        sixteenths, skipped_sixteenths: composed; silent ones before the melody, left silent.
+        transposition: semitones by which the model read the melody higher than it is.
+        outside_range: sixteenths of the melody outside the soprano's range, as the model read it.
         warnings: what a listener should know.
+        broken_rules: those of `degeneration` that the music breaks, by name.
+        discarded: of each attempt that was not kept, its number and the rules it broke.
     """
 
     sample: int
     seed: int
     attempt: int
+    nll: float
     events: int
     closing_events: int
     seconds: float
     notes: int
-    primer_events: int
-    primer_seconds: float
     forced_events: int
     long_notes_closed: int
     notes_cut: int
     windows_reread: int
     elapsed_seconds: float
     events_per_second: float
+    rank: int | None = None
+    primer_events: int = 0
+    primer_seconds: float = 0.0
+    melody_notes: int | None = None
+    shortened: int | None = None
+    nll_by_voice: dict[str, float] | None = None
+    melody_nll: float | None = None
+    sixteenths: int | None = None
+    skipped_sixteenths: int | None = None
+    transposition: int | None = None
+    outside_range: int | None = None
     warnings: tuple[str, ...] = ()
     broken_rules: tuple[str, ...] = ()
     discarded: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -52,9 +68,10 @@ class GenerationReport:
         return bool(self.broken_rules)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON."""
+        """What has a meaning, ready for JSON."""
+        known = {name: value for name, value in asdict(self).items() if value is not None}
         return {
-            **dataclasses.asdict(self),
+            **known,
             "warnings": list(self.warnings),
             "broken_rules": list(self.broken_rules),
             "discarded": [

@@ -9,14 +9,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
 from music_transformer.generation import generate
-from music_transformer.generation.filters import choose_filters
 from music_transformer.midi import SUFFIXES, read_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio, with_primer_gap
@@ -150,7 +149,7 @@ def build_study(
         "events": settings.events,
         "primer_gap": settings.primer_gap,
         "sampling": {
-            name: asdict(choose_filters(settings.sampling, session.sampling))
+            name: settings.sampling.or_else(session.sampling).resolved().to_dict()
             for name, session in sessions.items()
         },
         "seed": settings.seed,

@@ -18,7 +18,6 @@ from music_transformer.checkpoint import (
 )
 from music_transformer.errors import CheckpointError
 from music_transformer.files import checkout
-from music_transformer.generation.filters import choose_filters
 from music_transformer.sampling import Sampling
 
 MAX_LOADED = 2
@@ -48,13 +47,13 @@ class Model:
 
     def to_dict(self) -> dict[str, Any]:
         """What the page is told."""
-        filters = choose_filters(Sampling(), self.sampling)
+        sampling = self.sampling.resolved()
         return {
             "name": self.name,
             "kind": self.kind,
             "context": self.context,
-            "temperature": filters.temperature,
-            "top_p": filters.top_p,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
         }
 
 

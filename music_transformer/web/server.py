@@ -25,6 +25,7 @@ import math
 import mimetypes
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from music_transformer.errors import ConfigError, MidiError, MusicTransformerError
-from music_transformer.generation import Settings
 from music_transformer.midi.read import read_midi_bytes
 from music_transformer.notes import NoteSequence
+from music_transformer.sampling import Settings
 from music_transformer.web.guard import Guard
 from music_transformer.web.models import Model
 from music_transformer.web.studio import (
     MAX_NOTES,
-    MAX_SECONDS,
     Message,
     Page,
     Primer,
@@ -59,6 +59,10 @@ MAX_MIDI_BYTES = 4 << 20
 MAX_JSON_BYTES = 2 << 20
 #: A comment on an idle channel, so that nothing in between thinks it dead.
 IDLE_SECONDS = 15.0
+#: The settings that the page lets a user slide, each with its [low, high, step].
+_SLIDERS = {
+    one.name: one.metadata["slider"] for one in fields(Settings) if "slider" in one.metadata
+}
 
 
 def create_app(
@@ -176,7 +180,7 @@ class _Routes:
                 "models": [model.to_dict() for model in self._studio.models.values()],
                 "motifs": list(self._studio.motifs),
                 "sound": self._sound,
-                "max_seconds": MAX_SECONDS,
+                "sliders": _SLIDERS,
                 "max_bytes": MAX_MIDI_BYTES,
             }
         )
@@ -217,12 +221,8 @@ class _Routes:
             cut = (_number(asked, "from", 0, 1e6, 0.0), _number(asked, "to", 0, 1e6))
             if not cut[0] < cut[1]:
                 raise ConfigError("the part of the motif must end after it begins.")
-        settings = Settings(
-            seconds=_number(asked, "seconds", 1, MAX_SECONDS, 30.0),
-            temperature=_number(asked, "temperature", 0, 5) if "temperature" in asked else None,
-            top_p=_number(asked, "top_p", 0.01, 1) if "top_p" in asked else None,
-            seed=int(_number(asked, "seed", 0, 2**53, 0)),
-        )
+        said = {name: asked[name] for name in (*_SLIDERS, "seed") if name in asked}
+        settings = Settings.from_dict(said)
         take = self._studio.add_take(
             page, model=str(asked.get("model")), primer=primer, cut=cut, settings=settings
         )

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import ConfigError, MidiError, RenderError
-from music_transformer.generation import Settings
 from music_transformer.midi import write_midi
 from music_transformer.motifs import find_motifs
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import default_soundfont, render_wav
+from music_transformer.sampling import Settings
 from music_transformer.web.composer import Composer
 from music_transformer.web.models import Model, Shelf
 from music_transformer.web.takes import DONE, RUNNING, STOPPED, Take, check_length

@@ -14,15 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import MusicTransformerError
-from music_transformer.generation import Settings, stream
+from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
+from music_transformer.generation.loop import SampleSpec
 from music_transformer.notes import NoteSequence
-from music_transformer.representations.base import Primer
+from music_transformer.representations import Primer
+from music_transformer.sampling import Settings
 from music_transformer.web.models import Model
 
 #: How often the page hears of new notes.
@@ -118,20 +120,16 @@ class Take:
         Raises:
             MusicTransformerError: the primer or the settings do not suit the model.
         """
-        self.read = session.tokenizer.read_primer(
-            self.primer,
-            last_seconds=self.settings.primer_seconds,
-            keep_silence=self.settings.keep_silence,
-        )
+        continuation = Continuation(session, self.primer, [SampleSpec(self.settings)])
+        self.read = continuation.primer
         self.ids = list(self.read.ids)
-        new = stream(session, self.primer, **asdict(self.settings))
         opening = self.decoded(session)
         self.primer_seconds = opening.end_time
         self._tell_notes(opening)
         self.move_to(COMPOSING)
         started = told = time.perf_counter()
-        with closing(new):
-            for event_id in new:
+        with closing(continuation.ids()) as new:
+            for _, event_id in new:
                 self.ids.append(event_id)
                 if self.is_stopped:
                     break

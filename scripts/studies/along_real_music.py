@@ -35,8 +35,11 @@ from tqdm import tqdm
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
-from music_transformer.generation.filters import Filters
-from music_transformer.generation.held import age_held_notes
+from music_transformer.generation.processors import (
+    age_held_notes,
+    apply_temperature,
+    keep_top_p,
+)
 from music_transformer.notes import STEPS_PER_SECOND
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.vocabulary import (
@@ -101,7 +104,7 @@ def _ends(args: argparse.Namespace) -> None:
     totals = np.zeros((4, len(AGES)))
     for places in _windows(args):
         logits = places.logits
-        nucleus = Filters(top_p=args.top_p)(logits)
+        nucleus = keep_top_p(logits, args.top_p)
         held = age_held_notes(logits, places.ages, [args.hold_seconds] * len(logits))
         expected = [one.softmax(dim=-1) for one in (logits, nucleus, held)]
         bins = np.searchsorted(AGES, places.ages / STEPS_PER_SECOND, side="right") - 1  # (N, 128)
@@ -126,7 +129,7 @@ def _pace(args: argparse.Namespace) -> None:
     for places in _windows(args):
         truth += _notes_and_seconds(places.came)
         for (temperature, top_p), total in grid.items():
-            filtered = Filters(temperature, top_p=top_p)(places.logits)
+            filtered = keep_top_p(apply_temperature(places.logits, temperature), top_p)
             total += _notes_and_seconds(filtered.softmax(dim=-1))
     print("| temperature | " + " | ".join(f"top-p {top_p:g}" for top_p in args.top_ps) + " |")
     print("| --- " * (1 + len(args.top_ps)) + "|")

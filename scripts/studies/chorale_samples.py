@@ -33,9 +33,8 @@ from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation import beside, describe_chorale
 from music_transformer.generation import Settings
-from music_transformer.generation.counterpoint import DEFAULT_PARALLELS
-from music_transformer.generation.filters import choose_filters
-from music_transformer.generation.run import Draw, Run
+from music_transformer.generation.continuation import Continuation
+from music_transformer.generation.loop import SampleSpec
 from music_transformer.representations import ChoraleTokenizer
 
 SIXTEENTHS_PER_BAR = 16
@@ -104,9 +103,9 @@ def main() -> int:
     for settings, drawn in zip(kinds, samples, strict=True):
         found = beside([describe_chorale(tokenizer.decode_grid(ids)) for ids in drawn], chorales)
         found["settings"] = {
-            **asdict(choose_filters(settings.sampling, session.sampling)),
-            "parallels": settings.parallels,
-            "seed": settings.seed,
+            name: value
+            for name, value in asdict(settings.or_else(session.sampling).resolved()).items()
+            if name in ("temperature", "top_k", "top_p", "min_p", "parallels", "seed")
         }
         results.append(found)
     if args.out is not None:
@@ -131,7 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float, nargs="+", default=[None])
     parser.add_argument("--min-p", type=float)
-    parser.add_argument("--parallels", type=float, nargs="+", default=[DEFAULT_PARALLELS])
+    parser.add_argument("--parallels", type=float, nargs="+", default=[None])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, help="folder for the MIDI files and statistics.json")
@@ -156,8 +155,8 @@ def _samples(
                 grid = grids[batch * len(grids) // len(firsts)]
                 chord = int(np.argmax((grid >= 0).all(axis=1)))
                 primer = ChoraleTokenizer().encode_grid(grid[chord : chord + 1])
-            draws = [Draw(kind, number) for kind in kinds for number in numbers]
-            run = Run(session, primer, draws)
+            specs = [SampleSpec(kind, number) for kind in kinds for number in numbers]
+            run = Continuation(session, primer, specs)
             for _ in run.ids():
                 bar.update()
             for row, generation in enumerate(run.generations()):

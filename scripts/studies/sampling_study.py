@@ -38,9 +38,11 @@ from music_transformer.datasets import PreparedData
 from music_transformer.errors import MidiError, MusicTransformerError
 from music_transformer.evaluation import describe
 from music_transformer.generation import Settings
+from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
-from music_transformer.generation.run import Draw, Run
+from music_transformer.generation.loop import SampleSpec
 from music_transformer.notes import NoteSequence
+from music_transformer.sampling import DEFAULT_SAMPLING
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,7 +94,8 @@ def main() -> int:
         if excerpts and time.monotonic() > latest:
             break
         excerpts.append(excerpt)
-        run = Run(session, excerpt.primer, [Draw(one) for one in kinds.values()])
+        specs = [SampleSpec(one) for one in kinds.values()]
+        run = Continuation(session, excerpt.primer, specs)
         for _ in run.ids():
             pass
         for name, generation in zip(kinds, run.generations(), strict=True):
@@ -142,11 +145,11 @@ def _arguments() -> argparse.Namespace:
         "--hold-seconds",
         type=float,
         nargs="+",
-        default=[Settings.hold_seconds],
+        default=[DEFAULT_SAMPLING.hold_seconds],
         help="inf: not held",
     )
     parser.add_argument(
-        "--max-note-seconds", type=float, nargs="+", default=[Settings.max_note_seconds]
+        "--max-note-seconds", type=float, nargs="+", default=[DEFAULT_SAMPLING.max_note_seconds]
     )
     parser.add_argument(
         "--also",

@@ -23,10 +23,9 @@ from tqdm import tqdm
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.evaluation.memorisation import find_index
-from music_transformer.generation import Settings, generate_batch
-from music_transformer.generation.filters import choose_filters
+from music_transformer.generation import generate_batch
 from music_transformer.midi import read_midi, write_midi
-from music_transformer.sampling import Sampling
+from music_transformer.sampling import DEFAULT_SAMPLING, Sampling
 
 MOTIFS = Path(__file__).resolve().parents[2] / "data" / "motifs"
 
@@ -41,8 +40,8 @@ def main() -> int:
     parser.add_argument("--resample", type=int, default=0, help="(%(default)s)")
     parser.add_argument("--temperature", type=float, help="(what the checkpoint says, else 1)")
     parser.add_argument("--top-p", type=float, help="(what the checkpoint says, else 0.95)")
-    parser.add_argument("--hold-seconds", type=float, default=Settings.hold_seconds)
-    parser.add_argument("--max-note-seconds", type=float, default=Settings.max_note_seconds)
+    parser.add_argument("--hold-seconds", type=float, default=DEFAULT_SAMPLING.hold_seconds)
+    parser.add_argument("--max-note-seconds", type=float, default=DEFAULT_SAMPLING.max_note_seconds)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -52,7 +51,8 @@ def main() -> int:
 
     torch.set_num_threads(args.threads)
     session = load_checkpoint(args.checkpoint, device=args.device)
-    filters = choose_filters(Sampling(args.temperature, top_p=args.top_p), session.sampling)
+    asked = Sampling(args.temperature, top_p=args.top_p)
+    filters = asked.or_else(session.sampling).resolved()
     args.temperature, args.top_p = filters.temperature, filters.top_p  # for result.json
     index = find_index(session.path)
     rows: list[dict[str, Any]] = []

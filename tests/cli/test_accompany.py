@@ -136,7 +136,7 @@ def test_the_best_samples_are_written_in_the_order_of_the_ranking(
         str(tmp_path / f"a-{number}.mid") for number in (1, 2)
     ]
     for sample, ranked in zip(found["samples"], found["ranking"], strict=False):
-        assert sample["report"]["candidate"] == ranked["candidate"]
+        assert sample["report"]["sample"] == ranked["candidate"]
         assert Path(sample["midi"]).exists()
     assert not (tmp_path / "a-3.mid").exists()
 

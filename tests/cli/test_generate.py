@@ -255,7 +255,7 @@ def test_attempts_that_were_discarded_are_said(
 ) -> None:
     verdicts = iter([{"loop": "it loops"}, {}])
     monkeypatch.setattr(
-        music_transformer.generation.run, "broken_rules", lambda notes: next(verdicts)
+        music_transformer.generation.continuation, "broken_rules", lambda notes: next(verdicts)
     )
     line = command(tmp_path / "a.mid", "--events", 40, "--resample", 2, "--json")
     assert main(line) == 0
@@ -309,7 +309,8 @@ def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
     assert main(command(tmp_path / "a.mid", checkpoint=str(broken))) == 3
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(
-        f"{config}: sampling: 'top_q' is unknown; known are temperature, top_k, top_p, min_p."
+        f"{config}: sampling: 'top_q' is unknown; known are temperature, top_k, top_p, min_p, "
+        "parallels, hold_seconds, max_note_seconds."
     )
     assert not (tmp_path / "a.mid").exists()
 
@@ -317,8 +318,8 @@ def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--seconds", "-1"), "seconds=-1; choose 0 or more"),
-        (("--seconds", "inf"), "never ends"),
+        (("--seconds", "-1"), "seconds=-1; choose 0 to 250000"),
+        (("--seconds", "inf"), "--seconds: inf"),
         (("--seconds", "3", "--events", "3"), "choose one of them"),
         (("--events", "-1"), "events=-1"),
         (("--temperature", "-1"), "temperature=-1"),

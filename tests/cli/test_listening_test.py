@@ -14,7 +14,7 @@ from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
-from music_transformer.sampling import Sampling
+from music_transformer.sampling import DEFAULT_SAMPLING, Sampling
 
 pytest.importorskip("midirenderer", reason="needs the [audio] extra")
 pytest.importorskip("scipy", reason="needs the [study] extra")
@@ -75,7 +75,7 @@ def test_build_writes_the_page_its_clips_and_the_key_apart(built: Path) -> None:
     key = json.loads((built.parent / "first.key.json").read_text())
     assert key["sources"] == ["one", "two", "real"]
     assert len(key["trials"]) == 3 * 2
-    drawn = {"temperature": 1.0, "top_k": None, "top_p": 0.95, "min_p": None}
+    drawn = DEFAULT_SAMPLING.to_dict()
     assert key["settings"]["sampling"] == {"one": drawn, "two": {**drawn, "temperature": 1.2}}
     assert {path.name for path in built.iterdir()} == {"index.html", "clips"}
     clips = {path.name for path in (built / "clips").iterdir()}

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
-from music_transformer.generation import Accompaniment, Filters, accompany
-from music_transformer.generation.accompaniment import JSB_RANGES, voice_ranges
-from music_transformer.generation.filters import draw, sample_generator
+from music_transformer.generation import Accompaniment, accompany
+from music_transformer.generation.harmony import JSB_RANGES, voice_ranges
+from music_transformer.generation.loop import draw, sample_generator
+from music_transformer.generation.processors import keep_top_k, keep_top_p
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.notes import NoteSequence, Pedals, Tempos
 from music_transformer.representations import ChoraleTokenizer
@@ -295,7 +296,7 @@ def test_a_checkpoint_may_name_its_own_ranges(make_session: MakeSession) -> None
 def test_the_ranking_is_the_likelihood_of_a_full_pass(bach: Session) -> None:
     results = accompany(bach, quarters(64, 65, 67), candidates=5, seed=2, temperature=1.3)
     assert [result.report.rank for result in results] == [1, 2, 3, 4, 5]
-    assert sorted(result.report.candidate for result in results) == [0, 1, 2, 3, 4]
+    assert sorted(result.report.sample for result in results) == [0, 1, 2, 3, 4]
     expected = []
     for result in results:
         read = torch.tensor([[bach.tokenizer.start, *result.ids[:-1]]])
@@ -323,9 +324,8 @@ def test_past_the_context_the_likelihood_is_that_of_the_windows(
 
 def test_drawing_with_the_cache_is_drawing_without(bach: Session) -> None:
     results = accompany(bach, quarters(64, 67), candidates=2, seed=9, top_k=20, parallels=1.0)
-    filters = Filters(1.0, 20, 0.95)
     for result in results:
-        generator = sample_generator(9, result.report.candidate)
+        generator = sample_generator(9, result.report.sample)
         ids: list[int] = []
         for place in range(32):
             if place % 4 == 0:
@@ -336,7 +336,8 @@ def test_drawing_with_the_cache_is_drawing_without(bach: Session) -> None:
             allowed = torch.zeros(132, dtype=torch.bool)
             low, high = JSB_RANGES[place % 4]
             allowed[low : high + 1] = allowed[128] = True
-            ids += draw(filters(logits.masked_fill(~allowed, -torch.inf)), [generator])
+            kept = keep_top_k(logits.masked_fill(~allowed, -torch.inf), 20)
+            ids += draw(keep_top_p(kept, 0.95), [generator])
         assert ids == result.ids
 
 
@@ -347,8 +348,8 @@ def test_the_same_seed_gives_the_same_and_another_another(bach: Session) -> None
     assert all(a.notes.equals(b.notes) for a, b in zip(first, again, strict=True))
     other = accompany(bach, melody, candidates=3, seed=2)
     assert {tuple(result.ids) for result in first}.isdisjoint(tuple(r.ids) for r in other)
-    more = {r.report.candidate: r.ids for r in accompany(bach, melody, candidates=5, seed=1)}
-    assert all(more[result.report.candidate] == result.ids for result in first)
+    more = {r.report.sample: r.ids for r in accompany(bach, melody, candidates=5, seed=1)}
+    assert all(more[result.report.sample] == result.ids for result in first)
 
 
 def test_temperature_0_is_the_likeliest_event_within_the_ranges(bach: Session) -> None:

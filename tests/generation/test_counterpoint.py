@@ -1,6 +1,5 @@
 """The rule against parallels names exactly what the statistics count, and scales it as it says."""
 
-import argparse
 from collections.abc import Callable
 
 import numpy as np
@@ -10,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from music_transformer.checkpoint import Session
-from music_transformer.cli.generate import add_sampling
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.statistics import parallels
-from music_transformer.generation import Settings, accompany, generate, generate_batch
-from music_transformer.generation.counterpoint import (
-    DEFAULT_PARALLELS,
+from music_transformer.generation import accompany, generate, generate_batch
+from music_transformer.generation.processors import (
     discourage_parallels,
     makes_parallel,
 )
@@ -117,12 +114,6 @@ def test_accompany_makes_none_when_they_are_forbidden_and_ranks_by_the_model(bac
         log_p = bach.model(model_ids[None, :-1]).log_softmax(-1)[0]
     nll = -log_p.gather(-1, model_ids[1:, None])[:, 0].reshape(-1, 4)[:, 1:].mean()
     assert best.nll == pytest.approx(float(nll), abs=1e-9)
-
-
-def test_the_commands_have_the_same_default() -> None:
-    parser = argparse.ArgumentParser()
-    add_sampling(parser)
-    assert parser.parse_args([]).parallels == DEFAULT_PARALLELS == Settings().parallels
 
 
 @pytest.mark.parametrize("factor", [-0.1, 1.5, float("nan")])

@@ -100,9 +100,9 @@ def test_the_piano_begins_with_the_melody_or_at_second_0(session: Session) -> No
 def test_the_same_seed_gives_the_same_music_and_candidates_are_ranked(session: Session) -> None:
     ranked = accompany(session, tune(2.0), candidates=3, seed=1)
     assert [each.report.rank for each in ranked] == [1, 2, 3]
-    assert sorted(each.report.candidate for each in ranked) == [0, 1, 2]
+    assert sorted(each.report.sample for each in ranked) == [0, 1, 2]
     assert [each.nll for each in ranked] == sorted(each.nll for each in ranked)
-    first = next(each for each in ranked if each.report.candidate == 0)
+    first = next(each for each in ranked if each.report.sample == 0)
     [alone] = accompany(session, tune(2.0), candidates=1, seed=1)
     assert alone.ids == first.ids
 
@@ -188,7 +188,7 @@ def test_without_a_melody_it_says_so(session: Session) -> None:
 def test_settings_outside_their_range_are_refused(session: Session) -> None:
     for settings, message in (
         ({"candidates": 0}, "candidates=0"),
-        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"temperature": -1.0}, "temperature=-1"),
         ({"context": 1}, "context=1"),
     ):
         with pytest.raises(ConfigError, match=message):

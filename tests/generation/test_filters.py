@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 
 from music_transformer.errors import CheckpointError, ConfigError
-from music_transformer.generation.filters import (
-    Filters,
+from music_transformer.generation.loop import Sample, SampleSpec, draw, sample_generator
+from music_transformer.generation.processors import (
     apply_temperature,
-    draw,
     keep_min_p,
     keep_top_k,
     keep_top_p,
-    sample_generator,
+    process,
 )
+from music_transformer.representations import Limits, Primer
+from music_transformer.representations.chorale.grammar import ChoraleGrammar
+from music_transformer.sampling import Settings
 
 # Two rows with the probabilities .5 .25 .15 .1 0 in different orders.
 PROBABILITIES = torch.tensor([[0.5, 0.25, 0.15, 0.1, 0.0], [0.1, 0.0, 0.25, 0.5, 0.15]])
@@ -65,10 +67,15 @@ def test_temperature_0_is_argmax_and_a_tiny_one_does_not_overflow() -> None:
     assert tiny.tolist() == [[1, 0, 0, 0, 0], [0, 0, 0, 1, 0]]
 
 
-def test_filters_follow_one_another() -> None:
-    filters = Filters(temperature=2.0, top_k=3, top_p=0.99, min_p=0.6)
-    assert kept(filters(LOGITS)) == [[0, 1], [2, 3]]
-    assert torch.equal(Filters()(LOGITS).softmax(-1), LOGITS.softmax(-1))
+def drawn_with(**settings: float) -> Sample:
+    return Sample(SampleSpec(Settings(**settings)), ChoraleGrammar(132, Primer([]), Limits()))  # type: ignore[arg-type]
+
+
+def test_processors_follow_one_another_each_row_with_its_own_settings() -> None:
+    sample = drawn_with(temperature=2.0, top_k=3, top_p=0.99, min_p=0.6)
+    assert kept(process(LOGITS, [sample, sample])) == [[0, 1], [2, 3]]
+    assert kept(process(LOGITS, [drawn_with(), sample])) == [[0, 1, 2, 3], [2, 3]]
+    assert torch.equal(process(LOGITS, [drawn_with()] * 2), LOGITS)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,7 @@ def test_filters_follow_one_another() -> None:
         ({"temperature": -0.1}, "temperature=-0.1"),
         ({"temperature": math.nan}, "temperature=nan"),
         ({"top_k": 0}, "top_k=0"),
-        ({"top_p": 0.0}, "top_p=0.0"),
+        ({"top_p": 0.0}, "top_p=0"),
         ({"top_p": 1.5}, "top_p=1.5"),
         ({"min_p": -0.5}, "min_p=-0.5"),
         ({"min_p": 1.1}, "min_p=1.1"),
@@ -85,7 +92,7 @@ def test_filters_follow_one_another() -> None:
 )
 def test_a_value_outside_its_range_is_refused(setting: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Filters(**setting)  # type: ignore[arg-type]
+        Settings(**setting)  # type: ignore[arg-type]
 
 
 def test_draws_follow_the_probabilities_and_never_take_the_impossible() -> None:

@@ -7,8 +7,11 @@ import pytest
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
-from music_transformer.generation import generate, generate_batch, run
+from music_transformer.generation import continuation, generate, generate_batch
+from music_transformer.generation.continuation import Continuation
+from music_transformer.generation.loop import SampleSpec
 from music_transformer.notes import NoteSequence
+from music_transformer.sampling import Settings
 
 MakeSession = Callable[..., Session]
 EVENTS = 40
@@ -22,7 +25,7 @@ def judge_by(monkeypatch: pytest.MonkeyPatch, verdicts: list[dict[str, str]]) ->
         judged.append(continuation)
         return verdicts[len(judged) - 1]
 
-    monkeypatch.setattr(run, "broken_rules", rules)
+    monkeypatch.setattr(continuation, "broken_rules", rules)
     return judged
 
 
@@ -97,8 +100,6 @@ def test_a_number_below_0_is_refused(make_session: MakeSession) -> None:
 def test_samples_with_other_settings_are_drawn_as_they_would_be_alone(
     make_session: MakeSession,
 ) -> None:
-    from music_transformer.generation.settings import Settings
-
     session = make_session(double=True)
     kinds = [
         Settings(events=EVENTS, temperature=0.7),
@@ -106,9 +107,9 @@ def test_samples_with_other_settings_are_drawn_as_they_would_be_alone(
         Settings(events=EVENTS, max_note_seconds=0.3, hold_seconds=0.1),
         Settings(events=EVENTS, temperature=0.7),
     ]
-    together = run.Run(session, None, [run.Draw(one) for one in kinds])
+    together = Continuation(session, None, [SampleSpec(one) for one in kinds])
     list(together.ids())
     for one, generation in zip(kinds, together.generations(), strict=True):
-        alone = run.Run(session, None, [run.Draw(one)])
+        alone = Continuation(session, None, [SampleSpec(one)])
         list(alone.ids())
         assert generation.ids == alone.generations()[0].ids

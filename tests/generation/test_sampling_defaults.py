@@ -9,7 +9,6 @@ import pytest
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.generation import accompany, generate, generate_batch, stream
-from music_transformer.generation.filters import Filters, choose_filters
 from music_transformer.notes import NoteSequence
 from music_transformer.sampling import Sampling
 
@@ -64,12 +63,6 @@ def test_without_a_word_of_either_it_is_temperature_1_and_top_p_95(
     way: str, silent: Session
 ) -> None:
     assert WAYS[way](silent) == WAYS[way](silent, temperature=1, top_p=0.95)
-
-
-def test_the_filters_are_chosen_value_by_value() -> None:
-    assert choose_filters(Sampling(), Sampling()) == Filters(1.0, None, 0.95, None)
-    assert choose_filters(Sampling(), OWN) == Filters(1.7, 9, 1.0, 0.01)
-    assert choose_filters(Sampling(top_p=0.5), OWN) == Filters(1.7, 9, 0.5, 0.01)
 
 
 def test_at_the_temperature_0_of_a_checkpoint_nothing_is_drawn_again(silent: Session) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from music_transformer.checkpoint import Session, load_checkpoint
 from music_transformer.errors import ConfigError
-from music_transformer.generation import Settings
-from music_transformer.representations.base import Primer
+from music_transformer.representations import Primer
 from music_transformer.representations.chorale.grid import SILENCE
 from music_transformer.representations.performance.vocabulary import (
     NOTE_OFF,
@@ -15,6 +14,7 @@ from music_transformer.representations.performance.vocabulary import (
     TIME_SHIFT,
     VELOCITY,
 )
+from music_transformer.sampling import Settings
 from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import Model
 from music_transformer.web.takes import Take, rows_of

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from music_transformer.checkpoint import load_checkpoint
-from music_transformer.generation import Settings, generate
+from music_transformer.generation import generate
 from music_transformer.notes import NoteSequence
+from music_transformer.sampling import Settings
 from music_transformer.web.models import Model
 from music_transformer.web.takes import DONE, Take
 

@@ -316,6 +316,10 @@ async function begin() {
   wire();
   try {
     offered = await api.openPage();
+    for (const [name, [min, max, step]] of Object.entries(offered.sliders)) {
+      Object.assign($(name.replace("_", "-")), { min, max, step });
+    }
+    $("seconds").value = 30;
   } catch (error) {
     say("lost", error.message);
     return;

@@ -1,0 +1,199 @@
+"""Compose alto, tenor and bass under a melody that is kept.
+
+The model reads a chorale row by row, soprano first. So at each sixteenth the soprano is given, not
+drawn, and the other three are drawn after it: they follow from the melody up to now and all that
+was composed before; of what is still to come the model knows nothing.
+
+Every composed voice stays inside the range it had in training. A melody that lies outside the
+soprano's is read by the model transposed by the fewest semitones that bring it in, and the result
+is transposed back, unless `keep_key`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from music_transformer.checkpoint import Session
+from music_transformer.generation.loop import Sample, SampleSpec, draw_all
+from music_transformer.generation.report import Report
+from music_transformer.generation.sampler import Window, context_of
+from music_transformer.model.decoder import evaluating
+from music_transformer.notes import NoteSequence
+from music_transformer.representations import Limits, Primer, Representation
+from music_transformer.representations.base import Mask
+from music_transformer.representations.chorale.grammar import ChoraleGrammar
+from music_transformer.representations.chorale.grid import N_VOICES, SILENCE, VOICE_NAMES
+from music_transformer.representations.chorale.melody import (
+    Melody,
+    Range,
+    read_melody,
+    transposition_into,
+)
+
+#: Lowest and highest pitch of each voice in the training split of JSB Chorales: for checkpoints
+#: that do not say what theirs were.
+JSB_RANGES: tuple[Range, ...] = ((60, 81), (52, 74), (46, 69), (36, 66))
+
+_HIGHEST_PITCH = 127
+
+
+class _UnderMelody(ChoraleGrammar):
+    """The grammar of four voices, the soprano given and each of the others within its range."""
+
+    def __init__(
+        self, soprano: list[int], vocab_size: int, ranges: Sequence[Range] | None, shift: int
+    ) -> None:
+        super().__init__(vocab_size, Primer([]), Limits(events=N_VOICES * len(soprano)))
+        self._soprano = soprano
+        # (4, V) True = the voice may have this id: a pitch of its range, or silence. A pitch that
+        # transposing back would take off the keyboard of MIDI is left out.
+        self._masks = np.zeros((N_VOICES, vocab_size), dtype=bool)
+        for voice, mask in enumerate(self._masks):
+            low, high = (0, _HIGHEST_PITCH) if ranges is None else ranges[voice]
+            mask[max(low, shift, 0) : min(high, _HIGHEST_PITCH + min(shift, 0)) + 1] = True
+            mask[SILENCE] = True
+
+    @property
+    def given(self) -> int | None:
+        """The next id, where it is the soprano's."""
+        sixteenth, voice = divmod(len(self._ids), N_VOICES)
+        return None if voice else self._soprano[sixteenth]
+
+    def mask(self, remaining: int | None = None) -> Mask:
+        """(V,) bool, True = the voice may have this id."""
+        mask: Mask = self._masks[len(self._ids) % N_VOICES]
+        return mask
+
+
+class _Harmony(Sample):
+    """A sample whose soprano is given."""
+
+    grammar: _UnderMelody
+
+    def given(self) -> int | None:
+        """The soprano's next id, None for the voices under it."""
+        return self.grammar.given
+
+
+def harmonize(
+    session: Session,
+    melody: NoteSequence,
+    specs: Sequence[SampleSpec],
+    keep_key: bool,
+    progress: Callable[[float, float], None],
+) -> list[tuple[NoteSequence, list[int], Report]]:
+    """Notes, ids and report of each candidate, the likeliest first; see `accompany`."""
+    settings, tokenizer = specs[0].settings, session.tokenizer
+    context = context_of(session.config, settings.context)
+    given = read_melody(melody)
+    ranges = voice_ranges(session.training)
+    shift = 0 if keep_key or ranges is None else transposition_into(given, ranges[0])
+    skipped = 0 if settings.keep_silence else given.leading_sixteenths
+    cells = given.cells[skipped:]
+    soprano = np.where(cells < 0, SILENCE, cells + shift).tolist()
+
+    started = time.perf_counter()
+    samples = []
+    for spec in specs:
+        grammar = _UnderMelody(soprano, tokenizer.vocab_size, ranges, shift)
+        samples.append(_Harmony(spec.resolved(session), grammar))
+    with evaluating(session.model):
+        window = Window(session.model, len(samples), context=context)
+        first = torch.full((len(samples), 1), tokenizer.start)  # (B, 1)
+        for number, _ in draw_all(window, samples, first, tokenizer.pad):
+            if number == len(samples) - 1:
+                progress(samples[number].events, len(soprano) * N_VOICES)
+    elapsed = time.perf_counter() - started
+
+    by_cell = np.array([sample.nll for sample in samples])  # (B, 4 T)
+    by_cell = by_cell.reshape(len(samples), -1, N_VOICES)  # (B, T, 4)
+    nll = by_cell[:, :, 1:].mean(axis=(1, 2))  # (B,)
+    by_voice = by_cell.mean(axis=1)  # (B, 4)
+    outside = 0 if ranges is None else given.outside(ranges[0], shift)
+    warnings = (*given.warnings, *_range_warnings(given, ranges, shift, outside))
+    results = []
+    for rank, number in enumerate(np.argsort(nll, kind="stable").tolist(), start=1):
+        sample = samples[number]
+        ids = [SILENCE] * (skipped * N_VOICES)
+        ids += [i if i == SILENCE else i - shift for i in sample.ids]
+        notes = _with_lower_voices(given.notes, tokenizer, ids)
+        account = {**sample.account(), "nll": float(nll[number])}
+        report = Report(
+            **account,
+            rank=rank,
+            seconds=notes.end_time,
+            notes=int((notes.track > 0).sum()),
+            nll_by_voice=dict(zip(VOICE_NAMES[1:], by_voice[number, 1:].tolist(), strict=True)),
+            melody_nll=float(by_voice[number, 0]),
+            sixteenths=len(cells),
+            skipped_sixteenths=skipped,
+            transposition=shift,
+            outside_range=outside,
+            windows_reread=window.reread,
+            elapsed_seconds=elapsed,
+            events_per_second=by_cell.size / max(elapsed, 1e-9),
+            warnings=warnings,
+        )
+        results.append((notes, ids, report))
+    return results
+
+
+def voice_ranges(training: Mapping[str, Any]) -> tuple[Range, ...] | None:
+    """Lowest and highest pitch of S A T B in a checkpoint's training data; None if unknown.
+
+    Those it names itself, under data.voice_ranges; else those of JSB Chorales, if that is its data
+    or it does not say.
+    """
+    data = training.get("data")
+    data = data if isinstance(data, Mapping) else {}
+    named = data.get("voice_ranges")
+    if named is not None:
+        return tuple((int(low), int(high)) for low, high in named)
+    return JSB_RANGES if data.get("corpus", "jsb") == "jsb" else None
+
+
+def _range_warnings(
+    melody: Melody, ranges: Sequence[Range] | None, shift: int, outside: int
+) -> list[str]:
+    if ranges is None or not (shift or outside):
+        return []
+    low, high = ranges[0]
+    found = []
+    if shift:
+        direction = "higher" if shift > 0 else "lower"
+        found.append(
+            f"the melody lies outside the soprano's range in training ({low} to {high}): it was "
+            f"read {abs(shift)} semitones {direction} and all voices were transposed back"
+        )
+    if outside:
+        count = int((melody.cells >= 0).sum())
+        found.append(
+            f"{outside} of the {count} sounding sixteenths of the melody lie outside the soprano's "
+            f"range in training ({low} to {high}): expect weaker harmony there"
+        )
+    return found
+
+
+def _with_lower_voices(
+    melody: NoteSequence, tokenizer: Representation, ids: list[int]
+) -> NoteSequence:
+    """The melody's notes and, on the tempo map of their file, the lower voices of a grid."""
+    grid = tokenizer.decode(ids, seconds_per_beat=1.0)  # its seconds are beats
+    lower = grid.track > 0
+    count = int(lower.sum())
+    level = round(float(np.median(melody.velocity)))
+    voice = grid.track[lower]
+    return NoteSequence(
+        pitch=np.append(melody.pitch, grid.pitch[lower]),
+        velocity=np.append(melody.velocity, np.full(count, level)),
+        start=np.append(melody.start, melody.tempos.at_quarters(grid.start[lower])),
+        end=np.append(melody.end, melody.tempos.at_quarters(grid.end[lower])),
+        channel=np.append(melody.channel, voice),
+        track=np.append(melody.track, voice),
+        pedals=melody.pedals,
+        end_time=melody.end_time,
+        tempos=melody.tempos,
+    )

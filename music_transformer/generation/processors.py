@@ -1,0 +1,217 @@
+"""From logits to logits: what is done to a model's distribution before an id is drawn.
+
+A processor is called with logits (A, V), after the grammar has removed what may not follow, and
+with the samples of its rows (`loop.Sample`): settings (`sample.settings`) and state (`sample.ids`,
+`sample.grammar`) belong to each row. It gives back logits of the same shape, never changed in
+place, and leaves every row at least one finite logit. `PROCESSORS` are applied in their order; each
+setting of `sampling.Sampling` has its processor here.
+
+NLL, and any ranking by it, are those of the model alone: no processor has a part in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from music_transformer.notes import STEPS_PER_SECOND
+from music_transformer.representations.chorale.grid import SILENCE
+from music_transformer.representations.performance.vocabulary import NOTE_OFF, TIME_SHIFT
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from music_transformer.generation.loop import Sample
+
+    Processor = Callable[[Tensor, Sequence[Sample]], Tensor]
+    Ints = npt.NDArray[np.int64]
+
+_REJECTED = -math.inf
+_PERFECT = (0, 7)  # octave or unison, fifth: semitones modulo 12
+
+
+def by_value(name: str, change: Callable[[Tensor, Any], Tensor]) -> Processor:
+    """The processor that calls ``change(logits, value)`` with each sample's value of a setting.
+
+    Samples of one value are done together; None leaves a sample's logits alone.
+    """
+
+    def process(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
+        values = [getattr(sample.settings, name) for sample in samples]
+        if values.count(values[0]) == len(values):
+            return logits if values[0] is None else change(logits, values[0])
+        result = logits.clone()
+        for value in dict.fromkeys(values):
+            rows = [row for row, other in enumerate(values) if other == value]
+            if value is not None:
+                result[rows] = change(logits[rows], value)
+        return result
+
+    return process
+
+
+def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
+    """The logits divided by the temperature; at 0 only the likeliest id (the first of equals)."""
+    if temperature == 0:
+        return _only(logits, logits.argmax(dim=-1, keepdim=True))
+    # The likeliest is moved to 0 first: a tiny temperature then cannot overflow.
+    return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
+
+
+def keep_top_k(logits: Tensor, top_k: int) -> Tensor:
+    """The logits of the k likeliest ids of each row, exactly k: of equals the lower id stays."""
+    order = logits.argsort(dim=-1, descending=True, stable=True)  # (B, V)
+    return _only(logits, order[:, :top_k])
+
+
+def keep_top_p(logits: Tensor, top_p: float) -> Tensor:
+    """The logits of the smallest set of likeliest ids whose probabilities reach top_p.
+
+    Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
+    """
+    if top_p == 1:
+        return logits
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)  # (B, V)
+    probabilities = ordered.softmax(dim=-1)
+    before = probabilities.cumsum(dim=-1) - probabilities  # (B, V) what the likelier ones hold
+    rejected = before >= top_p
+    rejected[:, 0] = False
+    return logits.masked_fill(rejected.gather(-1, order.argsort(dim=-1)), _REJECTED)
+
+
+def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
+    """The logits of ids at least min_p times as likely as the likeliest of their row.
+
+    Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
+    """
+    if min_p == 0:
+        return logits
+    least = logits.amax(dim=-1, keepdim=True) + math.log(min_p)
+    return logits.masked_fill(logits < least, _REJECTED)
+
+
+def _only(logits: Tensor, kept: Tensor) -> Tensor:
+    """The logits with all but the ids in ``kept`` (B, K) rejected."""
+    result = torch.full_like(logits, _REJECTED)
+    return result.scatter_(-1, kept, logits.gather(-1, kept))
+
+
+def age_held_notes(logits: Tensor, ages: Ints, hold_seconds: Sequence[float]) -> Tensor:
+    """The logits with the ends of long notes made likelier.
+
+    From ``hold_seconds`` on, the odds of the end of a note, as against all else, are multiplied by
+    its age over ``hold_seconds``. A model that is no better than ours ends young notes as often as
+    pianists do, but old ones too seldom: from 2 s on at three quarters of the true rate
+    (docs/piano.md, `scripts/studies/along_real_music.py`). In a sample they stay, the model reads
+    its own held notes as a thick texture, and goes on with it.
+
+    Source: our own.
+
+    Args:
+        logits: (B, V).
+        ages: (B, 128) steps that each pitch has sounded; negative where it does not.
+        hold_seconds: of each row; inf leaves its logits alone.
+
+    Returns:
+        (B, V), ``out[b, NOTE_OFF + p] == logits[b, NOTE_OFF + p] + log(max(1, age / hold))``;
+        `logits` itself where nothing is to be done.
+    """
+    hold = np.array(hold_seconds)[:, None] * STEPS_PER_SECOND  # (B, 1)
+    factor = np.maximum(ages / hold, 1.0)  # (B, 128)
+    if (factor == 1).all():
+        return logits
+    result = logits.clone()
+    result[:, NOTE_OFF:TIME_SHIFT] += torch.from_numpy(np.log(factor))  # (B, 128)
+    return result
+
+
+def _age_notes(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
+    """`age_held_notes` where the grammar counts ages: performances."""
+    ages = [each for sample in samples if (each := sample.grammar.ages) is not None]
+    if not ages:
+        return logits
+    holds = [sample.settings.hold_seconds or math.inf for sample in samples]
+    return age_held_notes(logits, np.stack(ages), holds)
+
+
+def discourage_parallels(
+    logits: Tensor, before: Ints, drawn: Ints, factors: Sequence[float]
+) -> Tensor:
+    """The logits (B, V) with the pitches of `makes_parallel` made ``factor`` times as probable.
+
+    Four-part harmony avoids two voices that move the same way from one perfect fifth, or octave,
+    to another; a model that is good in nats per note still writes some twenty times as many as its
+    data: a few in a thousand notes hardly show in a mean. Holding the pitch, silence and contrary
+    motion are never touched, so no row loses all its ids. Voices are drawn from the soprano down,
+    so the rule binds the lower voice of a pair.
+
+    Args:
+        logits: (B, V).
+        before, drawn: as for `makes_parallel`.
+        factors: of each row, in [0, 1]; 1 changes nothing, 0 forbids.
+    """
+    if drawn.shape[1] == 0 or all(factor == 1 for factor in factors):
+        return logits
+    parallel = torch.from_numpy(makes_parallel(before, drawn)).to(logits.device)  # (B, 128)
+    log_factor = torch.tensor(factors, dtype=logits.dtype, device=logits.device).log()  # (B,)
+    result = logits.clone()  # (B, V)
+    result[:, :SILENCE] += torch.where(parallel, log_factor[:, None], 0.0)  # (B, 128)
+    return result
+
+
+def _avoid_parallels(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
+    """`discourage_parallels` in chorales; the samples are at the same voice."""
+    chords = [both for sample in samples if (both := sample.grammar.chords) is not None]
+    if not chords:
+        return logits
+    before = np.array([whole for whole, _ in chords])  # (B, 4)
+    drawn = np.array([begun for _, begun in chords], dtype=np.int64)  # (B, v)
+    factors = [sample.settings.parallels for sample in samples]
+    return discourage_parallels(logits, before, drawn, [1 if f is None else f for f in factors])
+
+
+def makes_parallel(before: Ints, drawn: Ints) -> npt.NDArray[np.bool_]:
+    """(B, 128) bool, True = this pitch of the next voice makes a parallel fifth or octave.
+
+    A parallel is what `evaluation.statistics.parallels` counts: both voices move from the sixteenth
+    before to this one, the same way, and their interval is a fifth (octave, unison) in both, up to
+    octaves.
+
+    Args:
+        before: (B, 4) ids of the sixteenth before, S A T B.
+        drawn: (B, v) ids of the first v voices of this one, v from 0 to 3; v is drawn next.
+    """
+    voice = drawn.shape[1]
+    pitch = np.arange(SILENCE)  # (128,)
+    own = before[:, voice, None]  # (B, 1)
+    found = np.zeros((len(before), SILENCE), dtype=bool)
+    for other in range(voice):
+        was, now = before[:, other, None], drawn[:, other, None]  # both (B, 1)
+        moved = (own < SILENCE) & (was < SILENCE) & (now < SILENCE) & (now != was)  # (B, 1)
+        interval = np.abs(was - own) % 12
+        alike = np.sign(pitch - own) == np.sign(now - was)  # (B, 128); not where pitch is held
+        kept = np.abs(now - pitch) % 12 == interval  # (B, 128)
+        found |= moved & np.isin(interval, _PERFECT) & alike & kept
+    return found
+
+
+PROCESSORS: list[Processor] = [
+    _avoid_parallels,
+    _age_notes,
+    by_value("temperature", apply_temperature),
+    by_value("top_k", keep_top_k),
+    by_value("top_p", keep_top_p),
+    by_value("min_p", keep_min_p),
+]
+
+
+def process(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
+    """The logits (A, V) of as many samples after all processors."""
+    for processor in PROCESSORS:
+        logits = processor(logits, samples)
+    return logits
