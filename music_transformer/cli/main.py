@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "decode": "turn event ids back into a MIDI file",
     "render": "turn a MIDI file into sound",
     "plot": "draw a MIDI file as a piano roll",
+    "seam": "how far continuations drift from their primers, against the true ones",
     "statistics": "note density, polyphony, pitch classes, repetition of MIDI files or data",
     "listening-test": "build a blind listening test from checkpoints, analyse its answers",
     "serve": "a page in your browser: drop a motif or play one, hear it go on",

@@ -1,0 +1,160 @@
+"""How well music goes on: nine measures across the seam between a primer and what follows it.
+
+Each measure says how far a continuation is from its primer, 0 where nothing changes. No number is
+good or bad by itself, for pianists change too; `drift` holds a model's continuations against the
+true ones of the same primers: 1 is as near as the pianists stay, above 1 the model leaves its
+primer. A note counts in the part that it begins in, sustained, up to the end of that part.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from music_transformer.notes import NoteSequence
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Measure, and its unit. ``log2``: the absolute binary logarithm of a ratio, 1 for twice or half.
+MEASURES = {
+    "onset_rate": "log2 of notes a second",
+    "polyphony": "log2 of the notes that sound together",
+    "velocity": "difference of means",
+    "register": "semitones between mean pitches",
+    "width": "semitones between standard deviations of pitch",
+    "note_length": "log2 of the geometric mean length",
+    "pitch_classes": "total variation, 0 to 1, weighted by duration",
+    "inter_onset": "total variation, 0 to 1, of times between chords",
+    "figures": "share of figures of three intervals that the primer lacks, 0 to 1",
+}
+
+CHORD_SECONDS = 0.035  # onsets closer than this are one chord
+_INTER_ONSET_EDGES = 0.035 * 2.0 ** (np.arange(1, 14) / 2)  # half octaves, 50 ms to 3.2 s
+_SHORTEST = 0.01
+
+
+def part(notes: NoteSequence, start: float, end: float) -> NoteSequence:
+    """The notes that begin from second `start` on and before `end`, counted from `start`.
+
+    Sustained, and cut at `end`. Unlike ``sliced``, nothing that began before counts.
+    """
+    notes = notes.sustained()
+    return notes.selected((notes.start >= start) & (notes.start < end)).sliced(start, end)
+
+
+def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str, float]:
+    """Every one of `MEASURES` between two parts (see `part`); NaN where either has no notes."""
+    if not len(primer) or not len(continuation):
+        return dict.fromkeys(MEASURES, float("nan"))
+    ours, theirs = _features(primer), _features(continuation)
+    far = {name: abs(ours[name] - theirs[name]) for name in ours}
+    for name, shares in (("pitch_classes", _pitch_classes), ("inter_onset", _inter_onsets)):
+        far[name] = float(np.abs(shares(primer) - shares(continuation)).sum()) / 2
+    known = set(_figures(primer))
+    figures = _figures(continuation)
+    far["figures"] = 1 - sum(f in known for f in figures) / max(len(figures), 1)
+    return {name: far[name] for name in MEASURES}
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far continuations are from their primers, over how far the true ones are.
+
+    Attributes:
+        drift: geometric mean of `by_measure`; 1 is like the truth.
+        interval: of `drift`, 95 %, bootstrap over primers.
+        by_measure: mean distance over mean distance of the truth.
+    """
+
+    drift: float
+    interval: tuple[float, float]
+    by_measure: dict[str, float]
+
+
+def drift(
+    given: Sequence[Mapping[str, float]],
+    truth: Sequence[Mapping[str, float]],
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Drift:
+    """Distances of continuations against those of the truth, primer by primer.
+
+    Args:
+        given: `seam_distances`, one for each primer; those that are NaN are left out.
+        truth: of the true continuations of the same primers.
+    """
+    rows: list[FloatArray] = [
+        np.array([[one[name] for name in MEASURES] for one in side]) for side in (given, truth)
+    ]
+    whole = ~np.isnan(rows[0] + rows[1]).any(axis=1)
+    both = np.stack([side[whole] for side in rows])  # (2, N, measures)
+    count = both.shape[1]
+    drawn = np.random.default_rng(seed).integers(count, size=(resamples, count))
+    ratios = _ratios(both)
+    means = np.exp(np.log(_ratios(both[:, drawn])).mean(axis=-1))  # (resamples,)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Drift(
+        float(np.exp(np.log(ratios).mean())),
+        (float(low), float(high)),
+        {name: float(ratio) for name, ratio in zip(MEASURES, ratios, strict=True)},
+    )
+
+
+def pulse(notes: NoteSequence, beat_seconds: float, *, at: float = 0.0) -> float:
+    """Share of onsets within 50 ms of half beats, `at` being on one. Range [0, 1]; chance is 0.1 /
+    half a beat, 0.4 at 120 beats a minute."""
+    half = beat_seconds / 2
+    off = (notes.start - at + half / 2) % half - half / 2
+    return float(np.mean(np.abs(off) <= 0.05)) if len(notes) else 0.0
+
+
+def _ratios(both: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(2, ..., N, measures) -> (..., measures), mean over mean."""
+    mean = np.maximum(both.mean(axis=-2), 1e-9)
+    ratios: npt.NDArray[Any] = mean[0] / mean[1]
+    return ratios
+
+
+def _features(notes: NoteSequence) -> dict[str, float]:
+    length = np.maximum(notes.end - notes.start, _SHORTEST)
+    edges = np.sort(np.concatenate([notes.start, notes.end]))
+    sounding = np.searchsorted(np.sort(notes.start), edges[:-1], side="right") - np.searchsorted(
+        np.sort(notes.end), edges[:-1], side="right"
+    )
+    covered = max(float(np.diff(edges)[sounding > 0].sum()), _SHORTEST)
+    return {
+        "onset_rate": float(np.log2(len(notes) / max(notes.end_time, _SHORTEST))),
+        "polyphony": float(np.log2(max(length.sum() / covered, 1.0))),
+        "velocity": float(notes.velocity.mean()),
+        "register": float(notes.pitch.mean()),
+        "width": float(notes.pitch.std()),
+        "note_length": float(np.log2(length).mean()),
+    }
+
+
+def _pitch_classes(notes: NoteSequence) -> FloatArray:
+    weights = np.maximum(notes.end - notes.start, _SHORTEST)
+    shares: FloatArray = np.bincount(notes.pitch % 12, weights, minlength=12) / weights.sum()
+    return shares
+
+
+def _inter_onsets(notes: NoteSequence) -> FloatArray:
+    gaps = np.diff(np.sort(notes.start))
+    gaps = gaps[gaps > CHORD_SECONDS]
+    bins = np.bincount(np.searchsorted(_INTER_ONSET_EDGES, gaps), minlength=14)
+    shares: FloatArray = bins / max(len(gaps), 1)
+    return shares
+
+
+def _figures(notes: NoteSequence) -> list[tuple[int, ...]]:
+    """Three intervals in a row of the highest notes of each chord."""
+    order = np.argsort(notes.start, kind="stable")
+    start, pitch = notes.start[order], notes.pitch[order]
+    chord = np.cumsum(np.diff(start, prepend=start[0]) > CHORD_SECONDS)
+    top = np.zeros(chord[-1] + 1, dtype=np.int64)
+    np.maximum.at(top, chord, pitch)
+    steps = np.diff(top).tolist()
+    return list(zip(steps, steps[1:], steps[2:], strict=False))
