@@ -34,8 +34,8 @@ from music_transformer.sampling import Sampling
 class Session:
     """A loaded model with all that is needed to use it; the model is in eval mode, float32.
 
-    Model and config are of one of the kinds of `model/registry.py`, most often `MusicTransformer` and
-    `ModelConfig`; `sampling` is what the checkpoint says of how to draw from it.
+    Model and config are of one of the kinds of `model/registry.py`, most often `MusicTransformer`
+    and `ModelConfig`; `sampling` is what the checkpoint says of how to draw from it.
     """
 
     model: Any

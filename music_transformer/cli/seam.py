@@ -3,7 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.cli.options import add_settings, settings_from
 from music_transformer.cli.output import print_json
+from music_transformer.sampling import CARE, DRAWN
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -12,7 +14,7 @@ EXAMPLE = """\
 examples:
   music-transformer seam --checkpoint piano --data data/maestro
   music-transformer seam --checkpoint piano --data data/maestro --plain --primers 48 --json
-  music-transformer seam --checkpoint piano --data data/maestro --set top_p=0.9
+  music-transformer seam --checkpoint piano --data data/maestro --top-p 0.9
 """
 
 
@@ -31,13 +33,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--data", required=True, help="performances made by `prepare`")
     parser.add_argument("--split", default="validation", help="default: %(default)s")
     parser.add_argument("--primers", type=int, default=24, help="default: %(default)s")
-    parser.add_argument("--primer-seconds", type=float, default=10.0, help="default: %(default)s")
+    parser.add_argument(
+        "--primer-seconds", dest="before", type=float, default=10.0, help="default: %(default)s"
+    )
     parser.add_argument("--seconds", type=float, default=15.0, help="default: %(default)s")
     parser.add_argument("--plain", action="store_true", help="primers made plain, as motifs are")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of `generate`"
-    )
+    add_settings(parser, (DRAWN, CARE))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(run=run)
@@ -55,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
     places = _places(args)
     primers = [primer for _, primer, _ in places]
     truths = [truth for _, _, truth in places]
-    settings = dict(_setting(text) for text in args.set)
+    settings = settings_from(args)
     continued = []
     for index, (given, _, _) in enumerate(tqdm(places, desc="continuing", unit="primer")):
-        result = generate(session, given, seconds=args.seconds, seed=args.seed + index, **settings)
+        result = generate(session, given, settings=settings, seed=args.seed + index)
         continued.append(part(result.continuation, 0, args.seconds))
     sides = {
         "model": [seam_distances(p, c) for p, c in zip(primers, continued, strict=True)],
@@ -99,19 +100,20 @@ def _places(
     """(what the model is given, its notes, what follows), spread over the pieces of the split.
 
     The model is given events, in which notes that sound at the seam are still open: a primer whose
-    notes all end there would say that the music ends. A plain motif ends so, as those of users do.
+    notes all end there would say that the music ends. A plain motif
+    ends so, as those of users do.
     """
     import numpy as np
 
     from music_transformer.datasets import PreparedData
-    from music_transformer.representations.performance.plain import made_plain
     from music_transformer.errors import ConfigError
     from music_transformer.evaluation.seam import part
+    from music_transformer.representations.performance.plain import made_plain
 
     data = PreparedData.open(args.data)
     pieces = data.pieces(args.split)
     random = np.random.default_rng(args.seed)
-    before, after = args.primer_seconds, args.seconds
+    before, after = args.before, args.seconds
     found: list[tuple[NoteSequence | list[int], NoteSequence, NoteSequence]] = []
     for index in np.linspace(0, len(pieces) - 1, args.primers).astype(int):
         notes = data.tokenizer.decode(pieces[index][1:-1].astype(np.int64))
@@ -131,13 +133,3 @@ def _places(
     if not found:
         raise ConfigError(f"{args.data}: no piece of {args.split} is long enough for a primer.")
     return found
-
-
-def _setting(text: str) -> tuple[str, float]:
-    from music_transformer.errors import ConfigError
-
-    name, _, value = text.partition("=")
-    try:
-        return name, float(value) if "." in value else int(value)
-    except ValueError:
-        raise ConfigError(f"--set {text}: give NAME=NUMBER, as top_p=0.9.") from None

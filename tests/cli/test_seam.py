@@ -44,7 +44,7 @@ def line(tmp_path: Path) -> list[str]:
 def test_the_drift_of_a_model_is_told_beside_another_piece(
     line: list[str], plain: list[str], capsys: Output
 ) -> None:
-    assert main([*line, *plain, "--json", "--set", "top_p=0.9"]) == 0
+    assert main([*line, *plain, "--json", "--top-p", "0.9"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["primers"] == 2
     assert set(found["by_measure"]) == set(MEASURES)
@@ -58,7 +58,3 @@ def test_the_drift_of_a_model_is_told_beside_another_piece(
 def test_what_cannot_be_measured_is_one_line(line: list[str], capsys: Output) -> None:
     assert main([*line, "--seconds", "40"]) == 2
     assert "long enough" in capsys.readouterr().err
-    assert main([*line, "--set", "top_p"]) == 2
-    assert "NAME=NUMBER" in capsys.readouterr().err
-    assert main([*line, "--set", "colour=3"]) == 2
-    assert "colour" in capsys.readouterr().err
