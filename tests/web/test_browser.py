@@ -151,19 +151,26 @@ def test_a_file_is_continued_heard_compared_and_downloaded(page: Page, motifs: P
     page.wait(lambda: page.states() == ["done", "done"])
     assert page.notes(".take .roll") > 42
 
-    # Playing moves the playhead; the other take goes on at the same second; pausing keeps it.
+    # Playing begins at the seam and moves the playhead; the other take goes on at the same second;
+    # pausing keeps it; a click moves it anywhere.
+    seam = page.second(1)
+    assert seam > 10
     first, second = page.all(".play-button")
     page.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", first)
     first.click()
-    page.wait(lambda: page.second(1) >= 2)
+    page.wait(lambda: page.second(1) > seam)
     assert first.get_attribute("aria-label") == "Pause take 1"
     second.click()
-    page.wait(lambda: page.second(2) >= 3)
+    page.wait(lambda: page.second(2) >= seam + 2)
     assert first.get_attribute("aria-label") == "Play take 1"
     second.click()
     kept = page.second(2)
     time.sleep(1.1)
     assert page.second(2) == kept
+    page.one(".take .roll").click()  # in its middle
+    page.wait(lambda: 0 < page.second(1) < seam)
+    page.click(".take .seam")
+    page.wait(lambda: page.second(1) >= seam)
 
     page.click(".take .midi")
     [path] = page.wait(lambda: list(page.browser.downloads.glob("*.mid")))
@@ -242,6 +249,22 @@ def test_a_note_shows_what_the_model_listened_to(page: Page, motifs: Path) -> No
     assert [option.text for option in page.all(".take .layer option")] == ["all", "1", "2"]
     roll.send_keys(Keys.ESCAPE)
     assert not page.one(".attention").is_displayed()
+
+    # A long press on a note asks too; the canvas says where one is by its title.
+    from selenium.webdriver import ActionChains
+
+    x, y = page.browser.execute_script(
+        "const canvas = document.querySelector('.take canvas'), box = canvas.getBoundingClientRect();"
+        "for (let y = 0; y < box.height; y += 3) for (let x = 40; x < box.width - 40; x += 3) {"
+        "  const at = {clientX: box.left + x, clientY: box.top + y};"
+        "  canvas.dispatchEvent(new PointerEvent('pointermove', at));"
+        "  if (canvas.title) return [x - box.width / 2, y - box.height / 2]; }"
+    )
+    canvas = page.one(".take canvas")
+    ActionChains(page.browser).move_to_element_with_offset(
+        canvas, int(x), int(y)
+    ).click_and_hold().pause(0.7).release().perform()
+    page.wait(lambda: page.one(".attention").is_displayed())
 
 
 def test_the_tab_key_reaches_everything_and_everything_has_a_name(page: Page) -> None:

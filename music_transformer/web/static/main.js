@@ -43,6 +43,7 @@ const motifRoll = new Roll($("motif-roll"), {
 });
 const motifSource = {
   get url() { return motif && offered.sound ? api.fileOf("primers", motif.id, "wav") : null; },
+  start: 0,
   notes: () => [...motifRoll.notes.values()],
   seconds: () => motif?.seconds ?? 0,
   show(position, playing = true) {

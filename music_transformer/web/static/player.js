@@ -1,8 +1,9 @@
 // One player for the whole page: starting a source stops the other, and a take that is started while
 // another plays goes on at the same second, so that two can be compared.
 //
-// A source is {url, notes(), seconds(), show(position | null), busy(bool)}; url is null where the
-// server makes no sound, and then the page's own synthesizer plays the notes.
+// A source is {url, start, notes(), seconds(), show(position | null), busy(bool)}; it begins at second
+// `start` unless it was moved. url is null where the server makes no sound, and then the page's own
+// synthesizer plays the notes.
 
 import { audioContext, strike } from "./synth.js";
 
@@ -22,9 +23,9 @@ class Player {
     else this.play(source, this.#source ? this.#voice?.position() : this.#kept.get(source));
   }
 
-  async play(source, from = 0) {
+  async play(source, from = source.start) {
     this.pause();
-    if (!(from >= 0) || from >= source.seconds() - 0.05) from = 0;
+    if (!(from >= 0) || from >= source.seconds() - 0.05) from = source.start;
     this.#source = source;
     source.show(from);
     const call = ++this.#calls;
@@ -67,7 +68,7 @@ class Player {
       if (position >= source.seconds()) {
         this.#voice.fade();
         this.#source = this.#voice = null;
-        this.#kept.set(source, 0);
+        this.#kept.delete(source);
         source.show(null, false);
         return;
       }

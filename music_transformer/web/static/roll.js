@@ -6,6 +6,7 @@ import { isBlack, keyOf, pitchName } from "./notes.js";
 
 const MIN_PIXELS_PER_SECOND = 11;
 const AXIS = 18;
+const LONG_PRESS_MS = 500;
 
 export class Roll {
   /**
@@ -25,6 +26,7 @@ export class Roll {
     this.selected = null; // the key of a note
     this.arcs = []; // {note, color, weight}: from the selected note back
     this.past = null; // second from which on the model still remembers
+    this.asking = false; // a click on a note is about the note, not about the second
     this.span = document.createElement("div");
     this.span.className = "roll-span";
     this.canvas = document.createElement("canvas");
@@ -38,9 +40,13 @@ export class Roll {
     this.onSeek = onSeek;
     box.addEventListener("scroll", () => this.draw());
     this.canvas.addEventListener("click", (event) => this.#click(event));
+    this.canvas.addEventListener("pointerdown", (event) => this.#press(event));
+    for (const end of ["pointerup", "pointercancel", "pointerleave"]) {
+      this.canvas.addEventListener(end, () => clearTimeout(this.pressing));
+    }
     this.canvas.addEventListener("pointermove", (event) => {
       const note = this.#noteAt(event);
-      this.canvas.style.cursor = note && this.onNote ? "pointer" : "default";
+      this.canvas.style.cursor = note && this.asking ? "help" : this.onSeek ? "text" : "default";
       this.canvas.title = note ? `${pitchName(note.pitch)}, ${note.start.toFixed(2)} s` : "";
     });
     box.addEventListener("keydown", (event) => this.#key(event));
@@ -220,14 +226,24 @@ export class Roll {
     return best;
   }
 
+  /** A long press is about the note under it. */
+  #press(event) {
+    const note = this.onNote && this.#noteAt(event);
+    this.pressed = false;
+    clearTimeout(this.pressing);
+    if (note) this.pressing = setTimeout(() => { this.pressed = true; this.onNote(note); }, LONG_PRESS_MS);
+  }
+
   #click(event) {
-    const note = this.#noteAt(event);
-    if (note && this.onNote) this.onNote(note);
+    if (this.pressed) return;
+    const note = this.asking && this.#noteAt(event);
+    if (note) this.onNote(note);
     else this.onSeek?.((event.clientX - this.canvas.getBoundingClientRect().left + this.box.scrollLeft) / this.scale);
   }
 
-  /** Left and right walk from note to note. */
+  /** Left and right walk from note to note, Home moves the playhead to the beginning. */
   #key(event) {
+    if (event.key === "Home") { event.preventDefault(); this.onSeek?.(0); this.reveal(0); }
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
     if (!this.onNote || !this.notes.size) return;
     event.preventDefault();

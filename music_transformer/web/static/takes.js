@@ -91,9 +91,13 @@ class Card {
     this.roll = new Roll(this.$(".roll"), {
       label: `Take ${number}; left and right arrows move from note to note`,
       onNote: (note) => this.select(note),
-      onSeek: (seconds) => player.seek(this.source, Math.min(seconds, this.length)),
+      onSeek: (seconds) => {
+        if (!this.$(".play-button").disabled) player.seek(this.source, Math.min(seconds, this.length));
+      },
     });
+    const card = this;
     this.source = {
+      get start() { return card.seam; },
       url: takes.sound ? api.fileOf("takes", id, "wav") : null,
       notes: () => [...this.roll.notes.values()],
       seconds: () => this.length,
@@ -101,6 +105,8 @@ class Card {
       busy: (busy) => this.$(".play-button").toggleAttribute("data-busy", busy),
     };
     this.$(".play-button").onclick = () => player.toggle(this.source);
+    this.$(".seam").onclick = () => player.play(this.source, this.seam);
+    this.$(".ask").onclick = () => this.#askOnClick(!this.roll.asking);
     this.$(".stop").onclick = () => this.stop();
     this.$(".remove").onclick = () => this.remove();
     this.$(".again").onclick = () => takes.onMotif(id);
@@ -112,6 +118,8 @@ class Card {
     this.#showState({});
   }
 
+  /** Where the composed part begins, and the playing: 0 if there is nothing before it. */
+  get seam() { return this.primerSeconds < this.length ? this.primerSeconds : 0; }
   get length() { return this.primerSeconds + this.seconds; }
   get total() { return this.primerSeconds + Math.max(this.seconds, this.asked.seconds); }
 
@@ -149,6 +157,7 @@ class Card {
     this.$(".stop").hidden = !RUNNING.has(this.state);
     this.$(".results").hidden = !finished;
     this.$(".play-button").disabled = !finished;
+    this.$(".seam").hidden = !finished || !this.seam;
     this.$(".progress").setAttribute("aria-valuenow", Math.round(this.seconds));
     this.$(".progress").style.visibility = RUNNING.has(this.state) ? "" : "hidden";
     this.$(".progress div").style.width = `${Math.min(100, (100 * this.seconds) / this.asked.seconds)}%`;
@@ -173,7 +182,7 @@ class Card {
   #position(position, playing) {
     this.roll.show({ playhead: position });
     if (playing && position !== null) this.roll.reveal(position);
-    this.$(".time").textContent = `${clock(position ?? 0)} / ${clock(this.length)}`;
+    this.$(".time").textContent = `${clock(position ?? this.seam)} / ${clock(this.length)}`;
     const button = this.$(".play-button");
     button.toggleAttribute("data-playing", playing);
     button.setAttribute("aria-label", `${playing ? "Pause" : "Play"} take ${this.number}`);
@@ -215,6 +224,13 @@ class Card {
   unselect() {
     this.roll.show({ selected: null, arcs: [] });
     this.$(".attention").hidden = true;
+    this.#askOnClick(false);
+  }
+
+  /** Whether a click on a note asks what the model listened to, instead of moving the playhead. */
+  #askOnClick(on) {
+    this.roll.asking = on;
+    this.$(".ask").setAttribute("aria-pressed", on);
   }
 
   #controls({ layers, heads }) {
