@@ -254,7 +254,8 @@ def test_a_note_shows_what_the_model_listened_to(page: Page, motifs: Path) -> No
     from selenium.webdriver import ActionChains
 
     x, y = page.browser.execute_script(
-        "const canvas = document.querySelector('.take canvas'), box = canvas.getBoundingClientRect();"
+        "const canvas = document.querySelector('.take canvas');"
+        "const box = canvas.getBoundingClientRect();"
         "for (let y = 0; y < box.height; y += 3) for (let x = 40; x < box.width - 40; x += 3) {"
         "  const at = {clientX: box.left + x, clientY: box.top + y};"
         "  canvas.dispatchEvent(new PointerEvent('pointermove', at));"
