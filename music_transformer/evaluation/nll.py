@@ -30,7 +30,7 @@ from torch import Tensor
 from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pairs
 from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.model.performance_state import without_mask
+from music_transformer.model.terms import without_mask
 from music_transformer.representations.base import Representation
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import Window, context_of
-from music_transformer.model.decoder import evaluating
+from music_transformer.model.transformer import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import Limits
 from music_transformer.sampling import settings_of

@@ -20,7 +20,7 @@ from music_transformer.checkpoint import Session
 from music_transformer.generation.loop import Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import Window, context_of
-from music_transformer.model.decoder import evaluating
+from music_transformer.model.transformer import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import Limits, Primer, Representation
 from music_transformer.representations.base import Mask

@@ -35,7 +35,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from music_transformer.errors import ShapeError
+from music_transformer.errors import ConfigError, ShapeError
+from music_transformer.model.config import ModelConfig
+from music_transformer.model.positions import Reading, Relative
+from music_transformer.model.terms import Term
+from music_transformer.model.transformer import InputEmbedding, embedding_table
 from music_transformer.ops.relative import in_float32, relative_attention
 from music_transformer.ops.skew import attention_with, query_times_table
 
@@ -301,28 +305,125 @@ def held_steps(ids: Tensor, voices: int, most: int) -> Tensor:
     return same.flip(-1).cumprod(-1).sum(-1)
 
 
-class IntervalOutput(nn.Module):
+class ChoraleRelative(Relative):
+    """The paper's scheme with the terms of time and pitch."""
+
+    def check(self) -> None:
+        """Relative, and not in the fused kernel."""
+        config = self.config
+        for name in ("relative_pitch", "relative_time"):
+            if not getattr(config, name):
+                continue
+            if config.attention_position != "relative":
+                raise ConfigError(
+                    f"{name} with attention_position={config.attention_position}: it is a further "
+                    "term of relative; use attention_position=relative."
+                )
+            if config.attention == "fused":
+                raise ConfigError(
+                    f"{name} with attention=fused, whose kernel has no such term; use "
+                    "attention=auto."
+                )
+
+    def tables(self) -> dict[str, int]:
+        """E_r, and its companions."""
+        config, rows = self.config, super().tables()
+        if config.relative_time:
+            rows["time_embedding"] = time_rows(config.distances, config.voice_labels)
+        if config.relative_pitch:
+            rows["pitch_embedding"] = INTERVALS
+        return rows
+
+    def stack(self) -> nn.Module:
+        """The voices and pitches of a pass."""
+        return VoiceTurns(self.config)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        tables: dict[str, Tensor],
+        shared: Turns,
+        dropout: float,
+    ) -> Tensor:
+        """See `chorale_attention`."""
+        time, interval = tables.get("time_embedding"), tables.get("pitch_embedding")
+        of_layer = Tables(tables["rel_embedding"], time, interval, self.config.voice_labels)
+        return chorale_attention(query, key, value, of_layer, shared, **self.options(dropout))
+
+
+class VoiceTurns(nn.Module):
+    """What relative time and pitch need of a pass; it has no parameters."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, reading: Reading) -> Turns:
+        """Raises: ShapeError: with relative time, places that are not consecutive."""
+        config, ids, place = self.config, reading.ids, reading.place
+        voices, time, pitch = config.voice_labels, config.relative_time, config.relative_pitch
+        return turns_of(ids, place, voices, time=time, pitch=pitch)
+
+
+class LabelledInput(InputEmbedding):
+    """An input that also knows the voice and the step of the event that each id is there to
+    predict, and for how many steps that voice has held what it has."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        d = config.d_model
+        self.voice = embedding_table(config.voice_labels, d)
+        self.step = embedding_table(config.step_labels, d) if config.step_labels else None
+        self.held_embedding: nn.Parameter | None = None
+        if config.held_labels:
+            self.held_embedding = nn.Parameter(torch.zeros(config.held_labels + 1, d))
+
+    def labelled(self, x: Tensor, reading: Reading) -> Tensor:
+        """x (B, L, d_model) with the labels added, from the index of each id in its piece."""
+        scale, voices, place = self.config.d_model**0.5, self.config.voice_labels, reading.place
+        x = x + self.voice(place % voices) * scale
+        if self.step is not None:
+            x = x + self.step(place // voices % self.config.step_labels) * scale
+        if self.held_embedding is not None:
+            x = x + self.held_labels(reading.ids, reading.queries)
+        return x
+
+    def held_labels(self, ids: Tensor, queries: int) -> Tensor:
+        """What is added for the held steps at the last L of the ids (B, S): (B, L, d_model)."""
+        assert self.held_embedding is not None
+        voices, most = self.config.voice_labels, self.config.held_labels
+        near = ids[:, -(queries + voices * (most + 1)) :]  # no farther is counted
+        held = held_steps(near, voices, most)[:, -queries:]  # (B, L)
+        added: Tensor = F.embedding(held, self.held_embedding) * self.config.d_model**0.5
+        return added
+
+
+class IntervalOutput(Term):
     """Logits by interval from the voice's last pitch; zero at first, so nothing is added."""
 
-    def __init__(self, d_model: int, vocab_size: int) -> None:
-        super().__init__()
-        self.vocab_size = vocab_size
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.vocab_size, self.voices = config.vocab_size, config.voice_labels
+        d_model = config.d_model
         # No nn.Linear: what adds to logits stays float32 where the layers are in bfloat16.
         self.interval_vectors = nn.Parameter(torch.zeros(INTERVALS, d_model))
         self.interval_bias = nn.Parameter(torch.zeros(INTERVALS))
 
-    def forward(self, x: Tensor, last: Tensor) -> Tensor:
-        """What to add to the logits.
+    def read(self, reading: Reading, kept: dict[str, Any] | None) -> Tensor:
+        """The last id of the voice that is to come, (B, L)."""
+        near = reading.ids[:, -(reading.queries + self.voices - 1) :]
+        return last_of_voice(near, self.voices)[:, -reading.queries :]
 
-        Args:
-            x: (B, L, d_model).
-            last: (B, L) int64, from `last_of_voice`; one without a pitch adds nothing.
-
-        Returns:
-            (B, L, V); zero for ids that are no pitch.
-        """
+    def logits(self, x: Tensor, logits: Tensor, state: Tensor) -> Tensor:
+        """Logits (B, L, V) with those of intervals added, for ids and last ids that are pitches."""
         to = torch.arange(self.vocab_size, device=x.device)
         to = torch.where(to < N_PITCHES, to, NO_PITCH)  # (V,)
-        rows = interval_rows(to, pitches_of(last)[..., None])  # (B, L, V)
+        rows = interval_rows(to, pitches_of(state)[..., None])  # (B, L, V)
         by_interval = F.linear(x, self.interval_vectors, self.interval_bias)  # (B, L, INTERVALS)
-        return F.pad(by_interval, (0, 1)).gather(-1, rows)  # the last column: no interval
+        return logits + F.pad(by_interval, (0, 1)).gather(-1, rows)  # the last: no interval
+
+    def output_parameters(self) -> list[nn.Parameter]:
+        """All it has."""
+        return [self.interval_vectors, self.interval_bias]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from music_transformer.errors import ConfigError, ShapeError
-from music_transformer.model.performance_state import N_IDS
 from music_transformer.model.positions import scheme_of
+from music_transformer.model.terms import term_classes
 from music_transformer.ops.relative import CHOICES
 
 INPUT_POSITIONS = ("none", "sinusoidal", "sinusoidal_concat", "learned")
@@ -165,11 +165,8 @@ class ModelConfig(Settings):
             )
         self._check_voices()
         self._check_positions()
-        if self.performance_state and self.vocab_size != N_IDS:
-            raise ConfigError(
-                f"performance_state with vocab_size={self.vocab_size}: it knows the {N_IDS} ids of "
-                "performances without pedal events; leave it out, or prepare with --pedal sustain."
-            )
+        for term in term_classes(self).values():
+            term.check(self)
 
     def _check_positions(self) -> None:
         """Refuse what the chosen positions cannot do."""
@@ -207,14 +204,8 @@ class ModelConfig(Settings):
         for name in ("relative_pitch", "relative_time", "interval_output", "performance_state"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r}; choose true or false.")
-        relative = ("relative_pitch", "relative_time")
-        for name in relative:
-            if getattr(self, name) and self.attention_position != "relative":
-                raise ConfigError(
-                    f"{name} with attention_position={self.attention_position}: it is a further "
-                    "term of relative; use attention_position=relative."
-                )
-        for name in ("step_labels", "held_labels", "interval_output", *relative):
+        turns = ("step_labels", "held_labels", "interval_output", "relative_pitch", "relative_time")
+        for name in turns:
             value = getattr(self, name)
             if value and not self.voice_labels:
                 asked = name if value is True else f"{name}={value}"

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
-from music_transformer.model.attention import CausalAttention
-from music_transformer.model.decoder import MusicTransformer, evaluating
 from music_transformer.model.positions import Reading
+from music_transformer.model.transformer import CausalAttention, MusicTransformer, evaluating
 
 
 @torch.no_grad()

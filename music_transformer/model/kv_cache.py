@@ -1,24 +1,23 @@
 """Keys and values of what was already read, so that one more event costs one step."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from music_transformer.errors import ShapeError
-from music_transformer.model.performance_state import StateReader
 
 
 class KVCache:
-    """Preallocated keys and values of every layer.
+    """Preallocated keys and values of every layer, and the ids they are of.
 
     A forward pass with a cache asks it for room once, then writes layer by layer; `length` moves
     when the pass is done.
 
-    With ``ids`` it also keeps the id of each position, for what is made of pitches and voices.
-
     Attributes:
         length: positions held so far.
         capacity: the most it can hold.
-        state_reader: follows what is held, event by event, for the performance state.
+        kept: what the terms of `model/terms.py` keep from one call to the next.
     """
 
     def __init__(
@@ -31,16 +30,13 @@ class KVCache:
         capacity: int,
         dtype: torch.dtype,
         device: torch.device,
-        ids: bool = False,
     ) -> None:
         shape = (n_layers, 2, batch, n_heads, capacity, d_head)
         self._store = torch.empty(shape, dtype=dtype, device=device)
-        self._ids: Tensor | None = None
-        if ids:
-            self._ids = torch.empty(batch, capacity, dtype=torch.int64, device=device)
+        self._ids = torch.empty(batch, capacity, dtype=torch.int64, device=device)
         self.capacity = capacity
         self.length = 0
-        self.state_reader = StateReader(batch)
+        self.kept: dict[str, Any] = {}
 
     @property
     def batch(self) -> int:
@@ -71,7 +67,6 @@ class KVCache:
 
     def append_ids(self, ids: Tensor) -> Tensor:
         """Write the ids (B, L) of the new positions; all of them so far (B, S)."""
-        assert self._ids is not None
         end = self.length + ids.shape[1]
         self._ids[:, self.length : end] = ids
         return self._ids[:, :end]
@@ -83,4 +78,4 @@ class KVCache:
     def clear(self) -> None:
         """Forget everything; the memory is kept."""
         self.length = 0
-        self.state_reader.clear()
+        self.kept.clear()

@@ -35,12 +35,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from music_transformer.errors import ConfigError
+from music_transformer.model.config import ModelConfig
+from music_transformer.model.positions import Reading
+from music_transformer.model.terms import PENALTY, Term
+
 # The ids of the performance vocabulary; a test holds them against the tokenizer's.
 N_PITCHES = 128
 NOTE_OFF, TIME_SHIFT, VELOCITY, PAD, START, END, N_IDS = 128, 256, 356, 388, 389, 390, 391
 N_SHIFTS, N_VELOCITIES = VELOCITY - TIME_SHIFT, PAD - VELOCITY
 
-PENALTY = 1024.0  # what a forbidden id's logit loses
 CLUSTER_GAP = 4  # steps: an onset later than this after the last one begins a cluster
 MAX_INTERVAL = 36  # semitones; larger ones share a bucket, at either end
 MAX_COUNT = 31  # so many sounding notes, or more
@@ -129,35 +133,48 @@ class State(NamedTuple):
     forbidden: Tensor
 
 
-class PerformanceState(nn.Module):
+class PerformanceState(Term):
     """The terms of the state in the input and in the logits; see the module's text."""
 
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
+    uncompiled = ("read",)  # by `training/compiled.py`
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
         # No nn.Linear: like other tables, these stay float32 and belong to AdamW, undecayed.
-        self.input_table = nn.Parameter(torch.zeros(INPUT_ROWS, d_model))
-        self.output_table = nn.Parameter(torch.zeros(OUTPUT_ROWS, d_model))
+        self.input_table = nn.Parameter(torch.zeros(INPUT_ROWS, config.d_model))
+        self.output_table = nn.Parameter(torch.zeros(OUTPUT_ROWS, config.d_model))
         self.output_table_bias = nn.Parameter(torch.zeros(OUTPUT_ROWS))
 
-    def read(self, ids: Tensor, new: int, reader: "StateReader | None") -> State:
-        """The state after each of the last ``new`` ids of the window.
+    @staticmethod
+    def check(config: ModelConfig) -> None:
+        """Refuse another vocabulary."""
+        if config.vocab_size != N_IDS:
+            raise ConfigError(
+                f"performance_state with vocab_size={config.vocab_size}: it knows the {N_IDS} ids "
+                "of performances without pedal events; leave it out, or prepare with --pedal "
+                "sustain."
+            )
 
-        Args:
-            ids: (B, S), all ids of the window so far.
-            new: L; the others were read before.
-            reader: that of the cache they were read with, None without a cache.
-        """
-        dtype = self.input_table.dtype
-        if new == 1 and reader is not None:
-            return reader.read(ids, dtype)
-        if reader is not None:
-            reader.clear()
-        return State(*(part[:, -new:] for part in read_window(ids, dtype)))
+    def read(self, reading: Reading, kept: dict[str, Any] | None) -> State:
+        """The state after each of the new ids."""
+        dtype, new = self.input_table.dtype, reading.queries
+        if new == 1 and kept is not None:
+            if "state_reader" not in kept:
+                kept["state_reader"] = StateReader(reading.ids.shape[0])
+            reader: StateReader = kept["state_reader"]
+            return reader.read(reading.ids, dtype)
+        if kept is not None:
+            kept.pop("state_reader", None)  # the next one reads it all again
+        return State(*(part[:, -new:] for part in read_window(reading.ids, dtype)))
 
-    def input_terms(self, state: State) -> Tensor:
-        """What is added to the embeddings: (B, L, d_model)."""
-        terms: Tensor = state.columns @ self.input_table * self.input_table.shape[1] ** 0.5
-        return terms
+    def embed(self, x: Tensor, state: State) -> Tensor:
+        """x (B, L, d_model) with the terms of the state added."""
+        added: Tensor = state.columns @ self.input_table * self.input_table.shape[1] ** 0.5
+        return x + added
+
+    def output_parameters(self) -> list[nn.Parameter]:
+        """The output table."""
+        return [self.output_table, self.output_table_bias]
 
     def logits(self, x: Tensor, logits: Tensor, state: State) -> Tensor:
         """Logits (B, L, V) with the terms of x (B, L, d_model) added and the mask taken off."""
@@ -168,12 +185,6 @@ class PerformanceState(nn.Module):
         return logits - PENALTY * state.forbidden
 
 
-def without_mask(logits: Tensor) -> Tensor:
-    """The logits as they were before the mask; those of a model without one as they are."""
-    return torch.where(logits < -PENALTY / 2, logits + PENALTY, logits)
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 @torch.no_grad()
 def read_window(ids: Tensor, dtype: torch.dtype = torch.float32) -> State:
     """The state after each of the ids (B, L) of a window.

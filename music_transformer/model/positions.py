@@ -1,8 +1,8 @@
 """The registry of positional schemes: what a value of ``attention_position`` means.
 
 A scheme says which tables each layer has, what all layers share in a pass, and by which operator of
-`ops` attention is computed. The paper's own is here, all others are in `model/schemes.py`. A new
-one is a class and its name in `SCHEMES`; nothing else lists or guesses them.
+`ops` attention is computed. The paper's own is here; all others are loaded by name. A new one is a
+class and its name in `SCHEMES`; nothing else lists or guesses them.
 """
 
 from abc import ABC, abstractmethod
@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.chorale import (
-    INTERVALS,
-    Tables,
-    Turns,
-    chorale_attention,
-    time_rows,
-    turns_of,
-)
+from music_transformer.lazy import part
 from music_transformer.ops.relative import relative_attention
 
 if TYPE_CHECKING:
@@ -28,7 +21,7 @@ if TYPE_CHECKING:
 class Reading(NamedTuple):
     """What one pass reads: queries are the last L of S positions."""
 
-    ids: Tensor  # (B, S), where the cache keeps ids; else those of the queries, (B, L)
+    ids: Tensor  # (B, S), all ids of the window so far
     place: Tensor  # (B, L) or (L,), index of each query in its piece
     queries: int  # L
     keys: int  # S
@@ -92,35 +85,17 @@ class Scheme(ABC):
 
 
 class Relative(Scheme):
-    """The paper's: query times a vector of the distance; for chorales of time and pitch too.
+    """The paper's: query times a vector of the distance.
 
     Source: Huang et al. 2018, "Relative positional self-attention".
     """
 
     def check(self) -> None:
-        """Every implementation is there, but for the terms of chorales."""
-        config = self.config
-        for name in ("relative_pitch", "relative_time"):
-            if getattr(config, name) and config.attention == "fused":
-                raise ConfigError(
-                    f"{name} with attention=fused, whose kernel has no such term; use "
-                    "attention=auto."
-                )
+        """Every implementation is there."""
 
     def tables(self) -> dict[str, int]:
-        """E_r, and its companions for chorales."""
-        config = self.config
-        rows = {"rel_embedding": config.distances}
-        if config.relative_time:
-            rows["time_embedding"] = time_rows(config.distances, config.voice_labels)
-        if config.relative_pitch:
-            rows["pitch_embedding"] = INTERVALS
-        return rows
-
-    def stack(self) -> nn.Module | None:
-        """The voices and pitches of a chorale."""
-        config = self.config
-        return VoiceTurns(config) if config.relative_time or config.relative_pitch else None
+        """E_r."""
+        return {"rel_embedding": self.config.distances}
 
     def attend(
         self,
@@ -128,42 +103,40 @@ class Relative(Scheme):
         key: Tensor,
         value: Tensor,
         tables: dict[str, Tensor],
-        shared: Turns | None,
+        shared: Any,
         dropout: float,
     ) -> Tensor:
-        """See `ops.relative`, and `model.chorale` for its companions."""
-        config = self.config
-        options: dict[str, Any] = {"block": config.block, "dropout": dropout}
-        options["implementation"] = config.attention
-        distance = tables["rel_embedding"]
-        if shared is None:
-            return relative_attention(query, key, value, distance, **options)
-        time, interval = tables.get("time_embedding"), tables.get("pitch_embedding")
-        of_layer = Tables(distance, time, interval, config.voice_labels)
-        return chorale_attention(query, key, value, of_layer, shared, **options)
-
-
-class VoiceTurns(nn.Module):
-    """What relative time and pitch need of a pass; it has no parameters."""
-
-    def __init__(self, config: "ModelConfig") -> None:
-        super().__init__()
-        self.config = config
-
-    def forward(self, reading: Reading) -> Turns:
-        """Raises: ShapeError: with relative time, places that are not consecutive."""
-        config = self.config
-        return turns_of(
-            reading.ids,
-            reading.place,
-            config.voice_labels,
-            time=config.relative_time,
-            pitch=config.relative_pitch,
+        """See `ops.relative`."""
+        return relative_attention(
+            query, key, value, tables["rel_embedding"], **self.options(dropout)
         )
 
+    def options(self, dropout: float) -> dict[str, Any]:
+        """What the operator is given beside its operands."""
+        config = self.config
+        return {
+            "block": config.block,
+            "dropout": dropout,
+            "implementation": config.attention,
+        }
 
-#: By the name that `attention_position` has; filled by `model/schemes.py` too.
-SCHEMES: dict[str, type[Scheme]] = {"relative": Relative}
+
+#: The class of each scheme, by the name that `attention_position` has.
+SCHEMES = {"relative": "music_transformer.model.positions:Relative"} | {
+    name: f"music_transformer.model.schemes:{scheme}"
+    for name, scheme in {
+        "none": "NoScheme",
+        "shaw": "Shaw",
+        "t5": "T5",
+        "alibi": "Alibi",
+        "rope": "Rope",
+        "untied": "Untied",
+    }.items()
+}
+#: Settings that ask for a scheme with further terms.
+FURTHER = dict.fromkeys(
+    ("relative_pitch", "relative_time"), "music_transformer.model.chorale:ChoraleRelative"
+)
 
 
 def scheme_of(config: "ModelConfig") -> Scheme:
@@ -172,8 +145,7 @@ def scheme_of(config: "ModelConfig") -> Scheme:
     Raises:
         ConfigError: there is none of that name.
     """
-    if config.attention_position not in SCHEMES:
-        raise ConfigError(
-            f"attention_position={config.attention_position!r}; choose one of {', '.join(SCHEMES)}."
-        )
-    return SCHEMES[config.attention_position](config)
+    for name in FURTHER:
+        if getattr(config, name):
+            return part(FURTHER, name, "scheme")(config)  # type: ignore[no-any-return]
+    return part(SCHEMES, config.attention_position, "attention_position")(config)  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.transformer import MusicTransformer
 
 ENGINES = ("x86", "fbgemm", "onednn")  # with int8 products of a scale for each output
 

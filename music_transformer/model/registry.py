@@ -10,10 +10,9 @@ from torch import nn
 
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
-from music_transformer.model.decoder import MusicTransformer
 from music_transformer.model.rnn import PerformanceRNN, RNNConfig
-from music_transformer.model.seq2seq import AccompanimentTransformer
-from music_transformer.model.seq2seq_config import AccompanimentConfig
+from music_transformer.model.seq2seq import AccompanimentConfig, AccompanimentTransformer
+from music_transformer.model.transformer import MusicTransformer
 
 
 class Kind(NamedTuple):

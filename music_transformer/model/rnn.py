@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.config import Settings
-from music_transformer.model.one_row import Linear
+from music_transformer.model.linear import Linear
 from music_transformer.ops.attention import plain_attention
 
 ATTENTIONS = ("none", "causal")

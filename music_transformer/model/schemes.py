@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
-from music_transformer.model.one_row import Linear
-from music_transformer.model.positions import SCHEMES, Reading, Scheme
+from music_transformer.model.linear import Linear
+from music_transformer.model.positions import Reading, Scheme
 from music_transformer.ops.attention import biased_attention, plain_attention, shaw_attention
 from music_transformer.ops.positions import (
     alibi_bias,
@@ -240,6 +240,3 @@ class UntiedPositions(nn.Module):
         with torch.autocast(position.device.type, enabled=False):
             bias = untied_bias(position, query, key, reading.queries)
         return bias, (2 * config.d_head) ** -0.5
-
-
-SCHEMES.update(none=NoScheme, shaw=Shaw, t5=T5, alibi=Alibi, rope=Rope, untied=Untied)

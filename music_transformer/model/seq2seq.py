@@ -16,25 +16,142 @@ the melody starts as nothing. So a decoder that was trained alone can be put in 
 Source: Huang et al. 2018, "Music Transformer", section 4.2; Vaswani et al. 2017.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from music_transformer.errors import ShapeError
-from music_transformer.model.config import ModelConfig
+from music_transformer.errors import ConfigError, ShapeError
+from music_transformer.model.config import ModelConfig, Settings
 from music_transformer.model.kv_cache import KVCache
-from music_transformer.model.layers import CheckpointedLayer, DecoderLayer, InputEmbedding
-from music_transformer.model.one_row import Linear
-from music_transformer.model.performance_state import PerformanceState
-from music_transformer.model.seq2seq_config import AccompanimentConfig
+from music_transformer.model.linear import Linear
+from music_transformer.model.positions import Reading
+from music_transformer.model.terms import add_terms
+from music_transformer.model.transformer import (
+    DecoderLayer,
+    InputEmbedding,
+    Layer,
+    initialise_linear,
+    scale_residual,
+)
 from music_transformer.ops.bidirectional import (
     bidirectional_attention,
     masked_softmax,
     time_relative_attention,
 )
 from music_transformer.ops.positions import alibi_slopes
+
+
+@dataclass(frozen=True)
+class AccompanimentConfig(Settings):
+    """Settings of an `AccompanimentTransformer`.
+
+    Attributes:
+        vocab_size: V, all ids of the decoder.
+        source_vocab_size: all ids of the melody, PAD included.
+        source_pad: its PAD, which is never attended to.
+        n_layers: layers of the decoder.
+        d_model, n_heads, d_ff: of the decoder, as in `ModelConfig`.
+        n_encoder_layers, d_encoder, d_encoder_ff: layers and widths of the encoder, which has as
+            many heads; a melody is a simpler thing than what is played to it.
+        d_cross: width of the attention to the melody over all heads; a multiple of n_heads.
+        dropout: of both.
+        context: the most ids the decoder reads at once.
+        source_context: the most steps of the melody it is shown at once.
+        input_position: none or sinusoidal, of both.
+        attention_position: none or relative, of both.
+        max_distance: rows of the decoder's tables; None for context.
+        source_distance: M of the encoder's tables of 2M - 1 rows; None for source_context.
+        cross_position: none, or time: attention to the melody knows which step is now.
+        cross_distance: M of its tables; steps farther away share the last row.
+        time_shift: the id that lets one unit of time pass; the next ids let 2, 3, ... pass.
+        time_shifts: how many such ids there are.
+        shifts_per_step: units of time in a step of the melody.
+        performance_state: of the decoder, as in `ModelConfig`.
+
+    Raises:
+        ConfigError: a value that makes no sense.
+    """
+
+    vocab_size: int = 391
+    source_vocab_size: int = 258
+    source_pad: int = 257
+    n_layers: int = 6
+    d_model: int = 256
+    n_heads: int = 4
+    d_ff: int = 1024
+    n_encoder_layers: int = 3
+    d_encoder: int = 128
+    d_encoder_ff: int = 512
+    d_cross: int = 128
+    dropout: float = 0.1
+    context: int = 1024
+    source_context: int = 320
+    input_position: str = "none"
+    attention_position: str = "relative"
+    max_distance: int | None = 512
+    source_distance: int | None = 128
+    cross_position: str = "time"
+    cross_distance: int = 64
+    time_shift: int = 256
+    time_shifts: int = 100
+    shifts_per_step: int = 10
+    performance_state: bool = False
+
+    def __post_init__(self) -> None:
+        self._one_of("input_position", ("none", "sinusoidal"))
+        self._one_of("attention_position", ("none", "relative"))
+        self._one_of("cross_position", ("none", "time"))
+        for name in ("source_context", "d_cross", "cross_distance", "shifts_per_step"):
+            self._at_least(name, 1)
+        if self.d_cross % self.n_heads:
+            raise ConfigError(
+                f"d_cross={self.d_cross} is not a multiple of n_heads={self.n_heads}; try "
+                f"{max(1, round(self.d_cross / self.n_heads)) * self.n_heads}."
+            )
+        for name in ("time_shift", "time_shifts", "source_pad"):
+            self._at_least(name, 0)
+        if self.source_pad >= self.source_vocab_size:
+            raise ConfigError(
+                f"source_pad={self.source_pad} is outside the {self.source_vocab_size} ids of the "
+                "melody."
+            )
+        _ = self.decoder, self.encoder  # their own checks
+
+    @property
+    def decoder(self) -> ModelConfig:
+        """The config of the decoder's stack."""
+        return self._stack(
+            vocab_size=self.vocab_size,
+            n_layers=self.n_layers,
+            d_model=self.d_model,
+            d_ff=self.d_ff,
+            context=self.context,
+            max_distance=self.max_distance,
+            performance_state=self.performance_state,
+        )
+
+    @property
+    def encoder(self) -> ModelConfig:
+        """The config of the encoder's stack."""
+        return self._stack(
+            vocab_size=self.source_vocab_size,
+            n_layers=self.n_encoder_layers,
+            d_model=self.d_encoder,
+            d_ff=self.d_encoder_ff,
+            context=self.source_context,
+            max_distance=self.source_distance,
+        )
+
+    def _stack(self, **own: Any) -> ModelConfig:
+        shared = ("n_heads", "dropout", "input_position", "attention_position")
+        return ModelConfig(**{name: getattr(self, name) for name in shared}, **own)
+
+    # What an estimate of the size of a run asks of the decoder.
+    attention = property(lambda self: self.decoder.attention)
+    attention_dropout = property(lambda self: self.decoder.attention_dropout)
+    attention_width = property(lambda self: self.decoder.attention_width)
 
 
 class AccompanimentCache(KVCache):
@@ -133,24 +250,15 @@ class MelodyAttention(nn.Module):
         return out
 
 
-class EncoderLayer(CheckpointedLayer):
-    """Attention to both sides, then feed-forward; normalised before each, as in the decoder."""
+class EncoderLayer(Layer):
+    """A layer of attention to both sides."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.d_model)
-        self.attention = TwoSidedAttention(config)
-        self.feed_forward_norm = nn.LayerNorm(config.d_model)
-        self.expand = Linear(config.d_model, config.d_ff)
-        self.contract = Linear(config.d_ff, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        super().__init__(config, TwoSidedAttention(config))
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         """x (B, S, d_encoder), keep (B, S) bool -> (B, S, d_encoder)."""
-        x = x + self.dropout(self.attention(self.attention_norm(x), keep))
-        hidden = F.relu(self.expand(self.feed_forward_norm(x)))  # (B, S, d_ff)
-        out: Tensor = x + self.dropout(self.contract(hidden))
-        return out
+        return self.feed_forward(x + self.dropout(self.attention(self.attention_norm(x), keep)))
 
 
 class MelodyEncoder(nn.Module):
@@ -164,8 +272,9 @@ class MelodyEncoder(nn.Module):
 
     def forward(self, source: Tensor, keep: Tensor) -> Tensor:
         """source (B, S) int64, keep (B, S) bool -> (B, S, d_encoder)."""
-        place = torch.arange(source.shape[1], device=source.device)  # (S,)
-        x = self.input(source, place, 0)  # (B, S, d_encoder)
+        steps = source.shape[1]
+        place = torch.arange(steps, device=source.device)  # (S,)
+        x = self.input(source, Reading(source, place, steps, steps))  # (B, S, d_encoder)
         for layer in self.layers:
             x = layer(x, keep)
         out: Tensor = self.norm(x)
@@ -194,10 +303,7 @@ class AccompanimentLayer(DecoderLayer):
         normed = self.attention_norm(x)
         x = x + self.dropout(self.attention(normed, layer=layer, cache=cache))
         heard = self.melody_attention(self.melody_norm(x), melody, keep, step)
-        x = x + self.dropout(heard)
-        hidden = F.relu(self.expand(self.feed_forward_norm(x)))  # (B, L, d_ff)
-        out: Tensor = x + self.dropout(self.contract(hidden))
-        return out
+        return self.feed_forward(x + self.dropout(heard))
 
 
 class AccompanimentTransformer(nn.Module):
@@ -211,15 +317,11 @@ class AccompanimentTransformer(nn.Module):
         self.layers = nn.ModuleList(AccompanimentLayer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.output = Linear(config.d_model, config.vocab_size)
-        self.performance_state: PerformanceState | None = None
-        if config.performance_state:
-            self.performance_state = PerformanceState(config.d_model)
-        self.apply(_initialise)
-        with torch.no_grad():  # the streams' variance stays near 1 at any depth
-            for stack in (self.encoder.layers, self.layers):
-                for layer in stack:
-                    layer.get_parameter("attention.out.weight").mul_((2 * len(stack)) ** -0.5)
-                    layer.get_parameter("contract.weight").mul_((2 * len(stack)) ** -0.5)
+        self.terms = add_terms(self, config.decoder)
+        self.apply(initialise_linear)
+        with torch.no_grad():
+            scale_residual(self.encoder.layers)
+            scale_residual(self.layers)
             for layer in self.layers:
                 layer.get_parameter("melody_attention.out.weight").zero_()
 
@@ -257,13 +359,13 @@ class AccompanimentTransformer(nn.Module):
         time = time[:, None] + self._time_passed(ids)  # (B, L)
         step = time // self.config.shifts_per_step  # (B, L)
         place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
-        x = self.input(ids, place, start)  # (B, L, d_model)
-        state = None
-        if self.performance_state is not None:
-            read = ids if cache is None else cache.append_ids(ids)  # (B, S)
-            reader = None if cache is None else cache.state_reader
-            state = self.performance_state.read(read, ids.shape[1], reader)
-            x = x + self.performance_state.input_terms(state)
+        read = ids if cache is None else cache.append_ids(ids)  # (B, S)
+        reading = Reading(read, place, ids.shape[1], start + ids.shape[1])
+        x = self.input(ids, reading)  # (B, L, d_model)
+        kept = None if cache is None else cache.kept
+        states = [term.read(reading, kept) for term in self.terms]
+        for term, state in zip(self.terms, states, strict=True):
+            x = term.embed(x, state)
         for index, layer in enumerate(self.layers):
             x = layer(x, layer=index, melody=melody[index], keep=keep, step=step, cache=cache)
         if cache is not None:
@@ -271,8 +373,8 @@ class AccompanimentTransformer(nn.Module):
             cache.time = time[:, -1]
         x = self.norm(x)
         logits: Tensor = self.output(x)  # (B, L, V)
-        if self.performance_state is not None and state is not None:
-            logits = self.performance_state.logits(x, logits, state)
+        for term, state in zip(self.terms, states, strict=True):
+            logits = term.logits(x, logits, state)
         return logits
 
     def encode(self, source: Tensor, cache: AccompanimentCache) -> None:
@@ -298,7 +400,6 @@ class AccompanimentTransformer(nn.Module):
             capacity=stack.context if capacity is None else capacity,
             dtype=weight.dtype,
             device=weight.device,
-            ids=self.config.performance_state,
         )
 
     def _melody(
@@ -343,10 +444,3 @@ def _table(heads: int, rows: int, d_head: int) -> nn.Parameter:
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(B, L, H * D) -> (B, H, L, D)."""
     return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

@@ -17,26 +17,27 @@ import torch
 from torch import Tensor
 
 from music_transformer.errors import ConfigError
-from music_transformer.ops.blockwise import blockwise_attention
-from music_transformer.ops.fused import fused_attention, fused_works
-from music_transformer.ops.reference import reference_attention
+from music_transformer.lazy import load
 from music_transformer.ops.skew import skew_attention
 
 
 class Implementation(NamedTuple):
     """A way to compute the operator, and what it can do beyond the plain case."""
 
-    attention: Callable[..., Tensor]
+    attention: Callable[..., Tensor] | str  # or "module:function", loaded when it is chosen
     dropout: bool = False  # it holds the weights, so some can be dropped
     tables: bool = True  # it takes several tables, and queries and keys wider than these
 
 
 IMPLEMENTATIONS = {
-    "reference": Implementation(reference_attention, dropout=True),
+    "reference": Implementation(
+        "music_transformer.ops.reference:reference_attention", dropout=True
+    ),
     "skew": Implementation(skew_attention, dropout=True),
-    "blockwise": Implementation(blockwise_attention),
-    "fused": Implementation(fused_attention, tables=False),
+    "blockwise": Implementation("music_transformer.ops.blockwise:blockwise_attention"),
+    "fused": Implementation("music_transformer.ops.fused:fused_attention", tables=False),
 }
+FUSED_WORKS = "music_transformer.ops.fused:fused_works"
 CHOICES = ("auto", *IMPLEMENTATIONS)
 # Up to so many logits a map, building blocks costs more than it saves: (reading, training).
 # CPU: measured, skew and blockwise cross between 128 x 128 and 256 x 256, and near 32 x 1024.
@@ -121,7 +122,7 @@ def relative_attention(
             gradients=torch.is_grad_enabled() and any(x.requires_grad for x in inputs),
         )
         fusible = device == "cuda" and dropout == 0.0 and query.shape[2] > 1 and paper
-        if fusible and fused_works(device, value.shape[3], value.dtype):
+        if fusible and load(FUSED_WORKS)(device, value.shape[3], value.dtype):
             implementation = "fused"
     chosen = IMPLEMENTATIONS.get(implementation)
     if chosen is None:
@@ -142,7 +143,9 @@ def relative_attention(
     with torch.autocast(device, enabled=False):
         query, key, wide = (in_float32(x) for x in (query, key, value))
         tables = tables.to(wide.dtype)
-        out = chosen.attention(query, key, wide, tables, first=first, block=block, **options)
+        run = chosen.attention
+        run = load(run) if isinstance(run, str) else run
+        out: Tensor = run(query, key, wide, tables, first=first, block=block, **options)
     return out.to(value.dtype)
 
 

@@ -1,9 +1,9 @@
 """`torch.compile` for the forward and backward pass of training.
 
 What is compiled is a second way to call the same model: its weights, their names and the state dict
-stay as they are, and evaluation, whose windows have many lengths, goes the usual way. Attention is
-left out: its blocks are written into views of one buffer, which a compiler cannot see through, and
-on a GPU it is one kernel already.
+stay as they are, and evaluation, whose windows have many lengths, goes the usual way. Methods that
+a class lists as ``uncompiled`` are left out. Attention is one: its blocks are written into views of
+one buffer, which a compiler cannot see through, and on a GPU it is one kernel already.
 """
 
 import warnings
@@ -24,7 +24,8 @@ def compiled(model: nn.Module, device: torch.device) -> nn.Module:
     """
     _require_compiler(device)
     for module in model.modules():
-        _leave_out(type(module), "_attend")
+        for name in getattr(module, "uncompiled", ()):
+            _leave_out(type(module), name)
     # A graph that ends before attention hands over tensors that are no leaves; Dynamo asks them for
     # their gradient, and torch warns of it.
     warnings.filterwarnings(

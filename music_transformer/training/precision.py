@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.layers import CheckpointedLayer
-from music_transformer.model.one_row import Linear
+from music_transformer.model.linear import Linear
+from music_transformer.model.transformer import CheckpointedLayer
 
 _CLEARLY_FASTER = 0.8  # bfloat16 must take at most this share of the time of float32
 

@@ -10,7 +10,7 @@ from typing import Any
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.rnn import RNNConfig
-from music_transformer.model.seq2seq_config import AccompanimentConfig
+from music_transformer.model.seq2seq import AccompanimentConfig
 from music_transformer.training.config import TrainingConfig
 
 _PERFORMANCE_VOCABULARY = 391

@@ -159,17 +159,21 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
     import torch
 
     from music_transformer.errors import ConfigError
+    from music_transformer.model.positions import Reading
 
     layer, length = model.layers[0], ids.shape[1]
     attention, norm = layer.attention, layer.attention_norm
     place = torch.arange(length)
     if model.config.attention_position != "relative" or model.config.input_position == "none":
         raise ConfigError("--checkpoint: choose a model with positions in its input and relative.")
-    x, content = model.input(ids, place, 0), _content(model.input, ids)  # (1, L, d)
-    position, other = x - content, torch.zeros_like(ids)
-    torch.testing.assert_close(
-        position, model.input(other, place, 0) - _content(model.input, other)
-    )  # the same whatever is played
+    other = torch.zeros_like(ids)
+    position, of_other = (
+        model.input(given, Reading(given, place, length, length)) - _content(model.input, given)
+        for given in (ids, other)
+    )  # (1, L, d)
+    torch.testing.assert_close(position, of_other)  # the same whatever is played
+    content = _content(model.input, ids)
+    x = content + position
     deviation = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()  # (1, L, 1)
     content, position = (
         norm.weight * (part - part.mean(-1, keepdim=True)) / deviation
@@ -219,7 +223,9 @@ def _content(inputs: Any, ids: Any) -> Any:
     content = inputs.embedding(ids) * d**0.5
     if inputs.merge is not None:
         content = content @ inputs.merge.weight[:, :d].T
-    return content if inputs.held_embedding is None else content + inputs.held_labels(ids, ids)
+    if getattr(inputs, "held_embedding", None) is not None:
+        content = content + inputs.held_labels(ids, ids.shape[1])
+    return content
 
 
 def _spread_over_keys(term: Any, seen: Any) -> Any:

@@ -28,7 +28,7 @@ from music_transformer.datasets import PreparedData
 from music_transformer.errors import ConfigError, MusicTransformerError
 from music_transformer.evaluation.nll import collate_windows, protocol_windows
 from music_transformer.model import MusicTransformer
-from music_transformer.model.decoder import evaluating
+from music_transformer.model.transformer import evaluating
 
 _LOWEST, _HIGHEST = 0.25, 4.0  # temperatures looked at
 _HALVINGS = 30
@@ -98,10 +98,8 @@ def cross_fitted_nll(logits: Tensor, targets: Tensor, pieces: Tensor) -> float:
 @torch.no_grad()
 def divide_logits(model: MusicTransformer, temperature: float) -> None:
     """Make every logit of ``model`` smaller by this factor, in its weights."""
-    parts = [model.output.weight, model.output.bias]
-    if model.interval_output is not None:
-        parts += [model.interval_output.interval_vectors, model.interval_output.interval_bias]
-    for part in parts:
+    of_terms = [part for term in model.terms for part in term.output_parameters()]
+    for part in (model.output.weight, model.output.bias, *of_terms):
         part.div_(temperature)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from music_transformer.errors import ShapeError
-from music_transformer.model import ModelConfig, MusicTransformer, layers, schemes
+from music_transformer.model import ModelConfig, MusicTransformer, schemes, transformer
 
 VARIANTS = [
     {},
@@ -234,7 +234,7 @@ def test_tables_that_grew_while_sampling_grew_seldom_and_serve_training_too(
 
         return make_and_count
 
-    monkeypatch.setattr(layers, "sinusoidal_table", counted(layers.sinusoidal_table))
+    monkeypatch.setattr(transformer, "sinusoidal_table", counted(transformer.sinusoidal_table))
     monkeypatch.setattr(schemes, "rotary_table", counted(schemes.rotary_table))
     model = build(**settings)
     made.clear()

@@ -17,8 +17,8 @@ from music_transformer.errors import ConfigError
 from music_transformer.evaluation import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model import performance_state as ps
-from music_transformer.model.seq2seq import AccompanimentTransformer
-from music_transformer.model.seq2seq_config import AccompanimentConfig
+from music_transformer.model.seq2seq import AccompanimentConfig, AccompanimentTransformer
+from music_transformer.model.terms import without_mask
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import PerformanceTokenizer
 from music_transformer.representations.performance import vocabulary
@@ -221,7 +221,7 @@ def test_zero_terms_leave_the_logits_but_for_the_mask() -> None:
     forbidden = ps.read_window(ids).forbidden
     assert torch.equal(after[~forbidden], before[~forbidden])
     assert (after[forbidden] < before[forbidden] - 1000).all()
-    torch.testing.assert_close(ps.without_mask(after), before, rtol=0, atol=1e-4)
+    torch.testing.assert_close(without_mask(after), before, rtol=0, atol=1e-4)
 
 
 def test_pedal_events_are_refused() -> None:
@@ -239,7 +239,7 @@ def test_init_gives_a_model_the_state_and_it_is_trained(tmp_path: Path) -> None:
     settings = ["performance_state=true"]
     plan = new_plan(str(tmp_path / "data"), "piano", settings, init=str(given))
     model, ids = plan.build().eval(), torch.tensor([canonical(3, 9)])
-    torch.testing.assert_close(ps.without_mask(model(ids)), plain.eval()(ids), rtol=0, atol=1e-4)
+    torch.testing.assert_close(without_mask(model(ids)), plain.eval()(ids), rtol=0, atol=1e-4)
     report, before = (evaluate_nll(m, plan.data, "validation") for m in (model, plain))
     assert before.nll_without_mask is None
     assert report.nll_without_mask == pytest.approx(before.nll, abs=1e-4)

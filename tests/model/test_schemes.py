@@ -1,5 +1,8 @@
 """A positional scheme is one class and one name; nothing falls back to having none."""
 
+import dataclasses
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -7,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError
+from music_transformer.lazy import load
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.positions import SCHEMES, Reading, Scheme
+from music_transformer.model.positions import FURTHER, SCHEMES, Reading, Scheme
+from music_transformer.model.terms import INPUTS, TERMS
 from music_transformer.ops.attention import biased_attention
+from music_transformer.ops.relative import FUSED_WORKS, IMPLEMENTATIONS
 
 
 class NearestKeys(Scheme):
@@ -41,6 +47,10 @@ class Slopes(nn.Module):
         return -self.slope[:, None, None] * distance.sqrt()
 
 
+class Forgotten(Scheme):
+    """It says nothing of attention."""
+
+
 SIZES: dict[str, Any] = {
     "vocab_size": 29,
     "n_layers": 2,
@@ -52,7 +62,7 @@ SIZES: dict[str, Any] = {
 
 
 def test_a_scheme_that_is_registered_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SCHEMES, "nearest", NearestKeys)
+    monkeypatch.setitem(SCHEMES, "nearest", f"{__name__}:NearestKeys")
     model = MusicTransformer(ModelConfig(attention_position="nearest", **SIZES)).double().eval()
     ids = torch.randint(29, (2, 17))
     full = model(ids)
@@ -70,10 +80,7 @@ def test_a_scheme_that_is_registered_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_scheme_without_an_operator_is_refused_not_taken_for_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Forgotten(Scheme):
-        """It says nothing of attention."""
-
-    monkeypatch.setitem(SCHEMES, "forgotten", Forgotten)
+    monkeypatch.setitem(SCHEMES, "forgotten", f"{__name__}:Forgotten")
     with pytest.raises(TypeError, match=r"abstract method '?attend"):
         ModelConfig(attention_position="forgotten", **SIZES)
 
@@ -81,3 +88,39 @@ def test_a_scheme_without_an_operator_is_refused_not_taken_for_none(
 def test_an_unknown_scheme_is_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="attention_position='near'; choose one of relative"):
         ModelConfig(attention_position="near", **SIZES)
+
+
+@pytest.mark.parametrize("place", ["no_such_module:Scheme", f"{__name__}:NoSuchScheme"])
+def test_a_scheme_behind_whose_name_is_nothing_is_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCHEMES, "unwired", place)
+    with pytest.raises(ConfigError, match=f"attention_position='unwired': there is no {place}"):
+        ModelConfig(attention_position="unwired", **SIZES)
+
+
+def test_every_name_has_its_part() -> None:
+    implementations = [i.attention for i in IMPLEMENTATIONS.values()]
+    tables = (SCHEMES, FURTHER, TERMS, INPUTS)
+    places = [place for table in tables for place in table.values()]
+    for place in [*places, FUSED_WORKS, *(i for i in implementations if isinstance(i, str))]:
+        assert callable(load(place))
+    fields = {field.name for field in dataclasses.fields(ModelConfig)}
+    assert {*FURTHER, *TERMS, *INPUTS} <= fields
+
+
+PROBE = """
+import sys
+from music_transformer.model import ModelConfig, MusicTransformer
+MusicTransformer(ModelConfig(vocab_size=11, n_layers=1, d_model=8, n_heads=2, context=9))
+print(*(name for name in sys.modules if name.startswith("music_transformer.")))
+"""
+
+
+def test_the_papers_model_loads_no_optional_part() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, check=True, text=True
+    )
+    loaded = {name.rpartition(".")[2] for name in answer.stdout.split()}
+    assert {"transformer", "skew"} <= loaded
+    assert not loaded & {"chorale", "performance_state", "schemes", "fused", "blockwise"}

@@ -10,7 +10,7 @@ from torch import Tensor
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model import AccompanimentConfig, AccompanimentTransformer
 from music_transformer.model.config import ModelConfig
-from music_transformer.model.decoder import MusicTransformer
+from music_transformer.model.transformer import MusicTransformer
 
 VARIANTS: list[dict[str, Any]] = [
     {},

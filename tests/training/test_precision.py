@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from music_transformer.model import MusicTransformer
-from music_transformer.model.one_row import Linear
+from music_transformer.model.linear import Linear
 from music_transformer.training import precision
 from music_transformer.training.precision import resolve_autocast, use_bfloat16
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.one_row import FEW_ROWS, Linear
+from music_transformer.model.linear import FEW_ROWS, Linear
 
 SHAPES = [(13,), (1, 13), (1, 1, 13), (2, 1, 13), (1, 3, 13), (FEW_ROWS + 1, 13), (2, 7, 13)]
 
