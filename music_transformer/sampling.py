@@ -9,6 +9,7 @@ Another knob is one field here and one processor there.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
@@ -16,21 +17,69 @@ from typing import Any, Self
 from music_transformer.errors import ConfigError
 
 DEFAULT_SECONDS = 30.0
+MOST_CANDIDATES = 64
 LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
 
 LENGTH, DRAWN, CARE, PRIMER = "how much", "how it is drawn", "when a model gets stuck", "the primer"
+CHOICE, WISH = "which is kept", "what is asked for (performances)"
+
+
+ASKED_FOR = ("key", "low", "high", "pace", "loudness", "voices")
+CALM, BOLD = (0.9, 0.9), (1.1, 0.98)  # temperature, top-p
+LOUDNESS = {"pp": 36, "p": 48, "mp": 60, "mf": 72, "f": 88, "ff": 104}  # mean velocity
+#: Semitones above the tonic; of minor both sevenths.
+SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10, 11)}
+_LETTERS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
+_ACCIDENTALS = {"": 0, "#": 1, "b": -1}
+
+
+def read_pitch(text: str) -> int:
+    """The MIDI pitch of a name such as F#3 (C4 is 60), or of its number.
+
+    Raises:
+        ConfigError: it is neither, or outside 0 to 127.
+    """
+    named = re.fullmatch(r"([A-Ga-g])([#b]?)(-?\d)", text)
+    if named:
+        letter, accidental, octave = named.groups()
+        pitch = _LETTERS[letter.upper()] + _ACCIDENTALS[accidental] + 12 * (int(octave) + 1)
+    else:
+        pitch = int(text) if re.fullmatch(r"\d{1,3}", text) else -1
+    if not 0 <= pitch <= 127:
+        raise ConfigError("a note such as C3 or F#5, from C-1 to G9, or its number, 0 to 127.")
+    return pitch
+
+
+def read_key(text: str) -> tuple[int, str]:
+    """Tonic, 0 to 11, and mode, major or minor, of a key such as "F# minor", "Bb" or "Am".
+
+    Raises:
+        ConfigError: it is none.
+    """
+    named = re.fullmatch(r"([A-Ga-g])([#b]?)\s*(major|maj|minor|min|m)?", text.strip())
+    if named is None:
+        raise ConfigError("a key such as 'F# minor' or 'Bb major', motif, or none.")
+    letter, accidental, mode = named.groups()
+    tonic = (_LETTERS[letter.upper()] + _ACCIDENTALS[accidental]) % 12
+    return tonic, "minor" if mode in ("minor", "min", "m") else "major"
+
+
+def _mark(text: str) -> None:
+    if text not in LOUDNESS:
+        raise ConfigError(f"one of {', '.join(LOUDNESS)}.")
 
 
 def setting(kind: type, default: Any, group: str, text: str, **more: Any) -> Any:
     """A field with what is to know of it.
 
     Args:
-        kind: float, int or bool.
+        kind: float, int, str or bool.
         group: the heading under which its flag is listed.
         text: the flag's help.
         more: ``low``, ``high`` (inclusive), ``above`` (exclusive) and ``endless`` (inf is a value)
-            limit a number, ``choose`` says so in an error; ``otherwise`` holds where nobody says
-            anything; ``metavar`` is the flag's; ``slider`` (low, high, step) puts it on the page.
+            limit a number, ``choose`` says so in an error; ``read`` checks a text; ``otherwise``
+            holds where nobody says anything; ``metavar`` is the flag's; ``slider`` (low, high,
+            step) puts it on the page.
     """
     return field(default=default, metadata={"kind": kind, "group": group, "text": text, **more})
 
@@ -68,17 +117,33 @@ class Sampling:
         low=0, high=1, otherwise=0.005, metavar="FACTOR",
         choose="one from 0 (no parallel fifth or octave) to 1 (as many as the model makes)",
     )  # fmt: skip
-    # Without these two a model of our size piles up notes that it forgets to end (docs/piano.md).
+    # docs/piano.md says what it gives, and why not more.
+    closeness: float | None = setting(
+        float, None, DRAWN,
+        "performances: how strongly pace, polyphony, register and loudness are drawn back to the "
+        "motif's; 0 leaves the model alone",
+        low=0, high=4, choose="0 to 4", otherwise=0.0,
+    )  # fmt: skip
     hold_seconds: float | None = setting(
         float, None, CARE,
-        "from this age on the end of a note grows likelier, in proportion to its age; inf leaves "
-        "it to the model",
-        above=0, endless=True, otherwise=2.0, metavar="S",
-        choose="more than 0, or inf to leave the model alone",
+        "from this age on the end of a note grows likelier, in proportion to its age (default: "
+        "what the checkpoint says, else left to the model, as inf does)",
+        above=0, endless=True, metavar="S", choose="more than 0, or inf to leave the model alone",
     )  # fmt: skip
     max_note_seconds: float | None = setting(
         float, None, CARE, "close a note that has lasted so long",
-        low=0.1, high=LONGEST_SECONDS, choose="0.1 or more", otherwise=8.0, metavar="S",
+        low=0.1, high=LONGEST_SECONDS, choose="0.1 or more", otherwise=20.0, metavar="S",
+    )  # fmt: skip
+    # docs/piano.md says what both give.
+    candidates: int | None = setting(
+        int, None, CHOICE,
+        "draw N continuations side by side for each sample and keep the one that stays closest to "
+        "the motif; of a performance (else 1)",
+        low=1, high=MOST_CANDIDATES, choose=f"1 to {MOST_CANDIDATES}", otherwise=4, metavar="N",
+    )  # fmt: skip
+    resample: int | None = setting(
+        int, None, CHOICE, "draw again what degenerates, up to N times",
+        low=0, high=1000, choose="0 to 1000", otherwise=2, metavar="N",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -146,12 +211,58 @@ class Settings(Sampling):
     )  # fmt: skip
     keep_silence: bool = setting(bool, False, PRIMER, "keep the time before its first note")
 
+    key: str | None = setting(
+        str, None, WISH, "a key such as 'F# minor', or motif: notes outside it become rare",
+        read=lambda text: text in ("motif", "none") or read_key(text),
+    )  # fmt: skip
+    low: str | None = setting(
+        str, None, WISH, "the lowest note, such as C3", read=lambda text: read_pitch(text)
+    )
+    high: str | None = setting(
+        str, None, WISH, "the highest note, such as C6", read=lambda text: read_pitch(text)
+    )
+    pace: float | None = setting(
+        float, None, WISH, "notes a second, in those of the motif: 0.5 is half as many",
+        low=0.25, high=4, choose="0.25 to 4 times that of the motif", metavar="FACTOR",
+    )  # fmt: skip
+    loudness: str | None = setting(
+        str, None, WISH, f"one of {', '.join(LOUDNESS)}", read=lambda text: _mark(text)
+    )
+    voices: int | None = setting(
+        int, None, WISH, "notes that sound at a time, at most", low=1, high=88, choose="1 to 88",
+        metavar="N",
+    )  # fmt: skip
+    calm: bool = setting(
+        bool,
+        False,
+        WISH,
+        f"temperature {CALM[0]:g} and top-p {CALM[1]:g}, where they are not given",
+    )
+    bold: bool = setting(
+        bool,
+        False,
+        WISH,
+        f"temperature {BOLD[0]:g} and top-p {BOLD[1]:g}, where they are not given",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.low and self.high and read_pitch(self.low) > read_pitch(self.high):
+            raise ConfigError(f"low={self.low} is above high={self.high}; exchange them.")
+        if self.calm and self.bold:
+            raise ConfigError("calm and bold; choose one of them.")
         if self.seconds is not None and self.events is not None:
             raise ConfigError(
                 f"seconds={self.seconds:g} and events={self.events}; choose one of them."
             )
+
+    @property
+    def mood(self) -> Sampling:
+        """What `calm` and `bold` stand for."""
+        if not (self.calm or self.bold):
+            return Sampling()
+        temperature, top_p = CALM if self.calm else BOLD
+        return Sampling(temperature=temperature, top_p=top_p)
 
     @property
     def length_seconds(self) -> float | None:
@@ -184,6 +295,11 @@ def _check(name: str, value: Any, known: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming value and limits.
     """
+    if value is not None and "read" in known:
+        try:
+            known["read"](value)
+        except ConfigError as error:
+            raise ConfigError(f"{name}={value}; choose {error}") from None
     if value is None or "choose" not in known:
         return
     low, high, above = (known.get(key) for key in ("low", "high", "above"))

@@ -12,7 +12,9 @@ def test_what_is_left_open_comes_from_the_other_and_what_is_said_stays() -> None
     said = Sampling(temperature=0.0, min_p=0.0)  # zeros are said, too
     other = Sampling(temperature=1.05, top_k=20, min_p=0.1)
     assert said.or_else(other) == Sampling(0.0, 20, None, 0.0)
-    assert said.or_else(other).resolved() == Sampling(0.0, 20, 0.95, 0.0, 0.005, 2.0, 8.0)
+    assert said.or_else(other).resolved() == Sampling(
+        0.0, 20, 0.95, 0.0, 0.005, 0.0, None, 20.0, 4, 2
+    )
     assert Sampling().or_else(Sampling()) == Sampling()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import CARE, DRAWN, LENGTH, PRIMER, Settings
+from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
@@ -46,14 +46,9 @@ def add_parser(subparsers: Any) -> None:
     )
     add_results(parser, "where to write (default: out/ and the name of the primer)")
     parser.add_argument("--samples", type=int, default=1, help="continuations (default: 1)")
-    add_settings(parser, (LENGTH, DRAWN, CARE, PRIMER))
+    add_settings(parser, (LENGTH, WISH, DRAWN, CARE, CHOICE, PRIMER))
     parser.add_argument(
-        "--resample",
-        type=int,
-        default=0,
-        metavar="N",
-        help="draw a continuation that degenerates again, up to N times, and keep the best "
-        "(default: %(default)s)",
+        "--show-all", action="store_true", help="write all candidates of one sample, the best first"
     )
     parser.add_argument(
         "--without-primer", action="store_true", help="write the continuation alone"
@@ -75,10 +70,12 @@ def run(args: argparse.Namespace) -> int:
     if args.out is None:
         name = Path(args.checkpoint).name if args.primer is None else args.primer.stem
         args.out = Path("out") / f"{name}.mid"
+    if args.show_all:
+        if args.samples != 1 or args.candidates is None:
+            raise ConfigError("--show-all shows the candidates of one sample; say --candidates N.")
+        args.samples = args.candidates
     settings = settings_from(args)
     files = result_files(args)
-    if args.resample < 0:
-        raise ConfigError(f"--resample {args.resample}; choose 0 or more.")
     if args.primer_gap is not None:
         _check_gap(args)
     generations, index = _generate(args, settings)
@@ -124,11 +121,12 @@ def _generate(
         generations = generate_batch(
             session,
             primer,
-            samples=args.samples,
-            resample=args.resample,
+            samples=1 if args.show_all else args.samples,
             progress=progress,
             settings=settings,
         )
+    if args.show_all:
+        generations = [generations[0], *generations[0].others][: args.samples]
     return generations, index
 
 
@@ -184,7 +182,8 @@ def _print(
 
     for sample, generation, known in zip(files, generations, runs, strict=True):
         for attempt, rules in generation.report.discarded:
-            say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
+            if rules:
+                say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
         for warning in generation.report.warnings:
             warn(f"{sample['midi']}: {warning}.")
         say(f"{sample['midi']}: longest run of notes also in training: {_length(known)}")

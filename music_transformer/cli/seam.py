@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_settings, settings_from
 from music_transformer.cli.output import print_json
-from music_transformer.sampling import CARE, DRAWN
+from music_transformer.sampling import CARE, CHOICE, DRAWN
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -38,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--seconds", type=float, default=15.0, help="default: %(default)s")
     parser.add_argument("--plain", action="store_true", help="primers made plain, as motifs are")
-    add_settings(parser, (DRAWN, CARE))
+    add_settings(parser, (DRAWN, CARE, CHOICE))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(run=run)

@@ -22,14 +22,16 @@ import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
+from music_transformer.evaluation.seam import seam_distance
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import Window, context_of
+from music_transformer.generation.steering import steering_of
 from music_transformer.model.transformer import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import Limits
-from music_transformer.sampling import settings_of
+from music_transformer.sampling import Settings, settings_of
 
 #: Called with how much is done and how much is asked for, in seconds or in events.
 Progress = Callable[[float, float], None]
@@ -45,6 +47,7 @@ class Generation:
         ids: all events, those of the primer first.
         primer_ids: what the model was given.
         report: numbers and warnings.
+        others: the candidates that were not kept, the best first.
     """
 
     notes: NoteSequence
@@ -52,13 +55,13 @@ class Generation:
     ids: list[int]
     primer_ids: list[int]
     report: Report
+    others: "tuple[Generation, ...]" = ()
 
 
 def generate(
     session: Session,
     primer: NoteSequence | Sequence[int] | None = None,
     *,
-    resample: int = 0,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Generation:
@@ -67,8 +70,6 @@ def generate(
     Args:
         session: what `load_checkpoint` gives.
         primer: notes, ids of the session's tokenizer, or None.
-        resample: how often a continuation that degenerates (`degeneration`) is drawn again, with
-            another generator; the best is kept, and the report names the others.
         progress: called after every event with how much is done and how much is asked for.
         settings: the fields of `sampling.Settings` (seconds, temperature, top_p, seed and so on),
             or ``settings=`` with one of them.
@@ -78,9 +79,7 @@ def generate(
         MidiError: a primer without notes.
         TokenError: ids outside the vocabulary.
     """
-    [generation] = generate_batch(
-        session, primer, samples=1, resample=resample, progress=progress, **settings
-    )
+    [generation] = generate_batch(session, primer, samples=1, progress=progress, **settings)
     return generation
 
 
@@ -89,37 +88,44 @@ def generate_batch(
     primer: NoteSequence | Sequence[int] | None = None,
     *,
     samples: int,
-    resample: int = 0,
     progress: Progress | None = None,
     **settings: Any,
 ) -> list[Generation]:
-    """Several continuations of one primer, drawn side by side; sample i has generator (seed, i).
+    """Several continuations of one primer.
 
-    Those that degenerate are drawn again side by side, attempt j of sample i with generator
-    (seed, i, j), until none does or each was drawn ``resample`` times more.
+    Each is the best of ``candidates``, which are drawn side by side: first the one that breaks the
+    fewest rules of `degeneration`, then the one closest to the primer (`seam_distance`). Where all
+    degenerate as many are drawn again, up to ``resample`` times. Attempt j at sample i, counted
+    over all rounds, has generator (seed, i, j).
 
     Args:
         samples: how many.
-        settings: they, `resample`, `progress` and the errors are as in `generate`.
+        settings: they, `progress` and the errors are as in `generate`.
     """
     if samples < 1:
         raise ConfigError(f"samples={samples}; choose 1 or more.")
-    if resample < 0:
-        raise ConfigError(f"resample={resample}; choose 0 or more.")
     how = settings_of(settings)
     if math.isinf(how.asked):
         raise ConfigError("seconds=inf never ends; use stream, and close it.")
-    specs = [SampleSpec(how, number) for number in range(samples)]
-    best = _drawn(session, primer, specs, progress)
-    cold = how.or_else(session.sampling).temperature == 0  # the next would be the same
-    for attempt in range(1, 1 if cold else resample + 1):
-        stuck = [number for number, one in enumerate(best) if one.report.degenerate]
-        if not stuck:
-            break
-        specs = [SampleSpec(how, number, attempt) for number in stuck]
-        for number, again in zip(stuck, _drawn(session, primer, specs, progress), strict=True):
-            best[number] = _better(best[number], again)
-    return best
+    count, rounds = _rounds(session, primer, how)
+    drawn: list[list[Generation]] = [[] for _ in range(samples)]
+    for first in range(0, count * rounds, count):
+        stuck = [n for n, each in enumerate(drawn) if all(one.report.degenerate for one in each)]
+        specs = [SampleSpec(how, n, first + j) for n in stuck for j in range(count)]
+        for one in _drawn(session, primer, specs, progress) if specs else ():
+            drawn[one.report.sample].append(one)
+    return [_best(each) for each in drawn]
+
+
+def _rounds(session: Session, primer: object, how: Settings) -> tuple[int, int]:
+    """How many candidates to draw side by side, and how often at most."""
+    said = how.or_else(session.sampling)
+    if said.temperature == 0:  # the next would be the same
+        return 1, 1
+    usual = said.resolved()
+    by_itself = primer is not None and session.tokenizer.has_seam
+    count = usual.candidates if by_itself else said.candidates
+    return count or 1, 1 + (usual.resample or 0)
 
 
 def stream(
@@ -154,14 +160,17 @@ def _drawn(
     return continuation.generations()
 
 
-def _better(kept: Generation, again: Generation) -> Generation:
-    """The one that breaks fewer rules, of equals the earlier, with the other in its report."""
-    broken = [len(one.report.broken_rules) for one in (kept, again)]
-    better, other = (again, kept) if broken[1] < broken[0] else (kept, again)
-    discarded = {attempt: rules for one in (kept, again) for attempt, rules in one.report.discarded}
-    discarded[other.report.attempt] = other.report.broken_rules
-    report = replace(better.report, discarded=tuple(sorted(discarded.items())))
-    return replace(better, report=report)
+def _best(attempts: list[Generation]) -> Generation:
+    """The best, of equals the earliest, with the others behind it and in its report."""
+    best, *others = sorted(attempts, key=_demerits)
+    discarded = sorted((one.report.attempt, one.report.broken_rules) for one in others)
+    report = replace(best.report, discarded=tuple(discarded))
+    return replace(best, report=report, others=tuple(others))
+
+
+def _demerits(one: Generation) -> tuple[int, float]:
+    remote = one.report.seam_distance
+    return len(one.report.broken_rules), math.inf if remote is None else remote
 
 
 class Continuation:
@@ -238,7 +247,10 @@ class Continuation:
             note_seconds=spec.settings.max_note_seconds or math.inf,
         )
         grammar = self._session.tokenizer.grammar(self.primer, limits)
-        return Sample(spec, grammar, primer=self.primer.ids)
+        sample = Sample(spec, grammar, primer=self.primer.ids)
+        performance = self._session.tokenizer.has_seam
+        sample.steering = steering_of(spec.settings, self.primer.ids, performance=performance)
+        return sample
 
     def _generation(self, number: int) -> Generation:
         sample, primer = self._samples[number], self.primer
@@ -247,6 +259,7 @@ class Continuation:
         tokenizer = self._session.tokenizer
         continuation = tokenizer.continuation(primer, new)
         broken = broken_rules(continuation)
+        remote = seam_distance(self.decoded(primer.ids), continuation)
         account = sample.account()
         if self.settings.events is not None:  # what fills the last sixteenth closes it
             account["events"] = self.settings.events
@@ -265,6 +278,7 @@ class Continuation:
             events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
             warnings=(*broken.values(), *_long_notes(sample)),
             broken_rules=tuple(broken),
+            seam_distance=remote if math.isfinite(remote) else None,
         )
         return Generation(self.decoded(ids), continuation, ids, list(primer.ids), report)
 

@@ -39,13 +39,9 @@ from music_transformer.representations.accompaniment.skyline import STEPS_PER_SE
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.segment import later_part, time_of
 from music_transformer.representations.performance.vocabulary import END, NOTE_ON, PAD, START, rest
-from music_transformer.sampling import Sampling
 
 LONGEST_TAIL = STEPS_PER_SECOND  # steps that the piano may ring after the melody
 AHEAD = 4 * STEPS_PER_SECOND  # steps of the melody that the model sees ahead, while it goes on
-#: The melody keeps the model from piling up notes: they are left to it, but for the last resort.
-RULES = Sampling(hold_seconds=float("inf"), max_note_seconds=20.0)
-
 _RATIO = STEPS_PER_SECOND // MELODY_STEPS  # steps of 10 ms in one of the melody
 _SILENCE = NoteSequence(pitch=[], velocity=[], start=[], end=[])
 
@@ -182,7 +178,7 @@ def play_to(
     samples, rereads = [], []
     with evaluating(session.model):
         for number, spec in enumerate(specs):
-            sample = _Duet(spec.resolved(session, RULES), session, tune)
+            sample = _Duet(spec.resolved(session), session, tune)
             reader = _Segments(session, tune, context)
             for _ in draw_all(reader, [sample], torch.tensor([[START]]), PAD):
                 done = number * each + min(sample.grammar.step, each)

@@ -21,8 +21,9 @@ from torch import Tensor
 from music_transformer.checkpoint import Session
 from music_transformer.errors import CheckpointError
 from music_transformer.generation.processors import process
+from music_transformer.generation.steering import Steering
 from music_transformer.representations import Grammar
-from music_transformer.sampling import Sampling, Settings
+from music_transformer.sampling import Settings
 
 #: The number of a sample and its next id.
 NumberedIds = Generator[tuple[int, int], None, None]
@@ -42,9 +43,9 @@ class SampleSpec:
     number: int = 0
     attempt: int = 0
 
-    def resolved(self, session: Session, rules: Sampling | None = None) -> "SampleSpec":
-        """The same with nothing left open: as the checkpoint says, else `rules`, else default."""
-        settings = self.settings.or_else(session.sampling).or_else(rules or Sampling()).resolved()
+    def resolved(self, session: Session) -> "SampleSpec":
+        """The same with nothing left open: as the checkpoint says, else the default."""
+        settings = self.settings.or_else(self.settings.mood).or_else(session.sampling).resolved()
         return SampleSpec(settings, self.number, self.attempt)
 
 
@@ -57,6 +58,7 @@ class Sample:
         ids: what the model reads of it: the primer's ids, then the new ones.
         nll: negative log-likelihood of each new id under the model alone, nats.
         closing: the ids that ended what still sounded.
+        steering: what it is held to, if to anything.
         forced: draws where the grammar left one id.
 
     Args:
@@ -75,6 +77,7 @@ class Sample:
         self.ids = list(primer)
         self.nll: list[float] = []
         self.closing: list[int] = []
+        self.steering: Steering | None = None
         self.forced = 0
         self.ended = False
         self._primer_length, self._end = len(self.ids), end

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from music_transformer.generation.steering import steer
 from music_transformer.notes import STEPS_PER_SECOND
 from music_transformer.representations.chorale.grid import SILENCE
 from music_transformer.representations.performance.vocabulary import NOTE_OFF, TIME_SHIFT
@@ -203,6 +204,7 @@ def makes_parallel(before: Ints, drawn: Ints) -> npt.NDArray[np.bool_]:
 PROCESSORS: list[Processor] = [
     _avoid_parallels,
     _age_notes,
+    steer,
     by_value("temperature", apply_temperature),
     by_value("top_k", keep_top_k),
     by_value("top_p", keep_top_p),

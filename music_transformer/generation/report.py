@@ -30,6 +30,7 @@ class Report:
         outside_range: sixteenths of the melody outside the soprano's range, as the model read it.
         warnings: what a listener should know.
         broken_rules: those of `degeneration` that the music breaks, by name.
+        seam_distance: of a continuation from its primer, as `evaluation.seam` measures it.
         discarded: of each attempt that was not kept, its number and the rules it broke.
     """
 
@@ -60,6 +61,7 @@ class Report:
     outside_range: int | None = None
     warnings: tuple[str, ...] = ()
     broken_rules: tuple[str, ...] = ()
+    seam_distance: float | None = None
     discarded: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @property

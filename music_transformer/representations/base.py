@@ -143,6 +143,7 @@ class Representation(ABC):
         keeps_silence: whether the rest before the first note is part of a prepared piece.
         stretches: factors of time that training draws from; () where time is not changed.
         opens_plain: whether `plain_crop` is there.
+        has_seam: whether the measures of `evaluation.seam` say how well its music goes on.
         accompanied: names of the tracks that `accompany` writes; () where nothing is accompanied.
     """
 
@@ -152,6 +153,7 @@ class Representation(ABC):
     keeps_silence: ClassVar[bool] = False
     stretches: ClassVar[tuple[float, ...]] = ()
     opens_plain: ClassVar[bool] = False
+    has_seam: ClassVar[bool] = False
     accompanied: ClassVar[tuple[str, ...]] = ()
 
     @property

@@ -199,6 +199,7 @@ def _compose(
                     temperature=settings.sampling.temperature,
                     top_p=settings.sampling.top_p,
                     seed=settings.seed,
+                    candidates=1,
                 ).notes
             else:
                 notes = tokenizer.decode([*primer, *real])

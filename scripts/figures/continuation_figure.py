@@ -127,6 +127,8 @@ def row_of(name: str, primer: NoteSequence, args: argparse.Namespace) -> Row:
             primer,
             events=events,
             context=TIMES * length,
+            candidates=1,
+            resample=0,
             progress=lambda done, _asked: bar.update(int(done) - bar.n),
             **settings,
         )

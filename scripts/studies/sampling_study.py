@@ -145,7 +145,7 @@ def _arguments() -> argparse.Namespace:
         "--hold-seconds",
         type=float,
         nargs="+",
-        default=[DEFAULT_SAMPLING.hold_seconds],
+        default=[float("inf")],
         help="inf: not held",
     )
     parser.add_argument(

@@ -69,6 +69,7 @@ def main() -> int:
             max_note_seconds=args.max_note_seconds,
             seed=args.seed,
             resample=args.resample,
+            candidates=1,
         )
         rules = Counter(rule for one in generations for rule in one.report.broken_rules)
         known = [index.longest_run(one.continuation).notes for one in generations] if index else []

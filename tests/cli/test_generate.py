@@ -257,13 +257,27 @@ def test_attempts_that_were_discarded_are_said(
     monkeypatch.setattr(
         music_transformer.generation.continuation, "broken_rules", lambda notes: next(verdicts)
     )
-    line = command(tmp_path / "a.mid", "--events", 40, "--resample", 2, "--json")
+    line = command(tmp_path / "a.mid", "--events", 40, "--resample", 2, "--candidates", 1, "--json")
     assert main(line) == 0
     output = capsys.readouterr()
     assert "attempt 0 was discarded (loop)" in output.err
     [sample] = json.loads(output.out)["samples"]
     assert sample["report"]["attempt"] == 1
     assert sample["report"]["discarded"] == [{"attempt": 0, "broken_rules": ["loop"]}]
+
+
+def test_all_candidates_are_shown_best_first(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = command(tmp_path / "a.mid", "--events", 40, "--candidates", 3, "--resample", 0, "--json")
+    assert main([*line, "--show-all"]) == 0
+    shown = json.loads(capsys.readouterr().out)["samples"]
+    assert [Path(one["midi"]).name for one in shown] == ["a-1.mid", "a-2.mid", "a-3.mid"]
+    assert {one["report"]["attempt"] for one in shown} == {0, 1, 2}
+    rank = [(len(one["report"]["broken_rules"]), one["report"]["seam_distance"]) for one in shown]
+    assert rank == sorted(rank)
+    assert main(command(tmp_path / "b.mid", "--show-all")) == 2
+    assert "say --candidates N" in capsys.readouterr().err
 
 
 def test_a_file_that_exists_is_kept_unless_forced(
@@ -310,7 +324,7 @@ def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(
         f"{config}: sampling: 'top_q' is unknown; known are temperature, top_k, top_p, min_p, "
-        "parallels, hold_seconds, max_note_seconds."
+        "parallels, closeness, hold_seconds, max_note_seconds, candidates, resample."
     )
     assert not (tmp_path / "a.mid").exists()
 
@@ -330,7 +344,7 @@ def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
         (("--samples", "0"), "samples 0"),
         (("--primer-seconds", "0"), "primer_seconds=0"),
         (("--context", "1"), "context=1"),
-        (("--resample", "-1"), "--resample -1"),
+        (("--resample", "-1"), "resample=-1"),
         (("--hold-seconds", "0"), "hold_seconds=0"),
         (("--max-note-seconds", "0"), "max_note_seconds=0"),
         (("--device", "abacus"), "device='abacus'"),

@@ -10,6 +10,7 @@ import torch
 from music_transformer.checkpoint import Session
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
+from music_transformer.sampling import Sampling
 
 MakeSession = Callable[..., Session]
 
@@ -43,6 +44,7 @@ def make_session() -> MakeSession:
             model = MusicTransformer(config).eval()
         if double:
             model = model.double()
-        return Session(model, tokenizer, config, {}, Path("nowhere"), torch.device("cpu"))
+        once = Sampling(candidates=1, resample=0)
+        return Session(model, tokenizer, config, {}, Path("nowhere"), torch.device("cpu"), once)
 
     return make

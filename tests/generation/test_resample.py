@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from music_transformer.generation import continuation, generate, generate_batch
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.loop import SampleSpec
 from music_transformer.notes import NoteSequence
-from music_transformer.sampling import Settings
+from music_transformer.sampling import Sampling, Settings
 
 MakeSession = Callable[..., Session]
 EVENTS = 40
@@ -113,3 +114,44 @@ def test_samples_with_other_settings_are_drawn_as_they_would_be_alone(
         alone = Continuation(session, None, [SampleSpec(one)])
         list(alone.ids())
         assert generation.ids == alone.generations()[0].ids
+
+
+def test_of_candidates_the_one_closest_to_the_motif_is_kept(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session()
+    motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
+    monkeypatch.setattr(continuation, "broken_rules", lambda notes: {})
+    far = iter([3.0, 1.0, 2.0, *[4.0] * 6, 5.0, float("inf"), 0.5])
+    monkeypatch.setattr(continuation, "seam_distance", lambda primer, notes: next(far))
+    best = generate(session, motif, events=EVENTS, candidates=3)
+    assert [one.report.attempt for one in (best, *best.others)] == [1, 2, 0]
+    assert best.report.discarded == ((0, ()), (2, ()))
+    plain = generate_batch(session, motif, events=EVENTS, samples=2, candidates=3)
+    assert [one.report.attempt for one in plain] == [0, 0]
+    assert plain[0].others[0].ids == best.ids
+    worst_last = generate(session, motif, events=EVENTS, candidates=3)
+    assert [one.report.attempt for one in worst_last.others] == [0, 1]
+
+
+def test_what_degenerates_counts_behind_what_is_far(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
+    judge_by(monkeypatch, [{"loop": ""}, {}])
+    far = iter([1.0, 9.0])
+    monkeypatch.setattr(continuation, "seam_distance", lambda primer, notes: next(far))
+    assert generate(make_session(), motif, events=EVENTS, candidates=2).report.attempt == 1
+
+
+def test_only_performances_with_a_motif_have_candidates_by_themselves(
+    make_session: MakeSession,
+) -> None:
+    motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
+    for kind, primer, count in (
+        ("performance", motif, 4),
+        ("performance", None, 1),
+        ("chorale", motif, 1),
+    ):
+        session = replace(make_session(kind), sampling=Sampling(resample=0))
+        assert len(generate(session, primer, events=EVENTS).others) == count - 1

@@ -95,6 +95,7 @@ class PerformanceTokenizer(Representation):
     crop_step: ClassVar[int] = 1
     stretches: ClassVar[tuple[float, ...]] = STRETCHES
     opens_plain: ClassVar[bool] = True
+    has_seam: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.pedal not in PEDAL_MODES:
