@@ -171,7 +171,7 @@ def test_a_performance_checkpoint_is_refused_in_one_line(
     [
         (["--samples", 4], "--candidates 3"),
         (["--samples", 0], "--samples 0"),
-        (["--candidates", 0], "--candidates 0"),
+        (["--candidates", 0], "candidates=0"),
         (["--temperature", -1], "temperature=-1"),
         (["--context", 1], "context=1"),
     ],
