@@ -93,6 +93,11 @@ class Trainer:
                 f"token_dropout={config.token_dropout:g} hides events that tell the time, which "
                 "cross_position=time counts; use token_dropout=0."
             )
+        if config.label_smoothing and getattr(model.config, "performance_state", False):
+            raise ConfigError(
+                f"label_smoothing={config.label_smoothing:g} asks for what performance_state "
+                "forbids; use label_smoothing=0."
+            )
         if bfloat16:
             use_bfloat16(model)
         if config.checkpoint_activations:

@@ -28,6 +28,7 @@ from music_transformer.datasets import PreparedData
 from music_transformer.errors import ConfigError, MusicTransformerError
 from music_transformer.evaluation.nll import collate_windows, protocol_windows
 from music_transformer.model import MusicTransformer
+from music_transformer.model.terms import without_mask
 from music_transformer.model.transformer import evaluating
 
 _LOWEST, _HIGHEST = 0.25, 4.0  # temperatures looked at
@@ -62,9 +63,15 @@ def read_split(
 
 
 def nll_at(logits: Tensor, targets: Tensor, temperature: float) -> float:
-    """Mean NLL in nats of logits (N, V) divided by a temperature."""
-    losses = F.cross_entropy(logits / temperature, targets, reduction="none")
+    """Mean NLL in nats of logits (N, V) divided by a temperature, forbidden ids as before."""
+    losses = F.cross_entropy(_divided(logits, temperature), targets, reduction="none")
     return float(losses.double().mean())
+
+
+def _divided(logits: Tensor, temperature: float) -> Tensor:
+    """The logits of a model whose weights are divided: what forbids an id is no weight."""
+    allowed = without_mask(logits)
+    return allowed / temperature - (allowed - logits)
 
 
 def best_temperature(logits: Tensor, targets: Tensor) -> float:
@@ -74,10 +81,11 @@ def best_temperature(logits: Tensor, targets: Tensor) -> float:
     the target, and halving finds the place.
     """
     low, high = 1 / _HIGHEST, 1 / _LOWEST
-    of_target = logits.gather(1, targets[:, None]).double().mean()
+    allowed = without_mask(logits)
+    of_target = allowed.gather(1, targets[:, None]).double().mean()
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        expected = ((logits * middle).softmax(1) * logits).sum(1).double().mean()
+        expected = (_divided(logits, 1 / middle).softmax(1) * allowed).sum(1).double().mean()
         if expected < of_target:
             low = middle
         else:

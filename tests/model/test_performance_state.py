@@ -3,7 +3,7 @@
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,6 +22,8 @@ from music_transformer.model.terms import without_mask
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import PerformanceTokenizer
 from music_transformer.representations.performance import vocabulary
+from music_transformer.training.config import TrainingConfig
+from music_transformer.training.loop import Trainer
 from music_transformer.training.optimizers import build_optimizers
 from music_transformer.training.plan import new_plan
 
@@ -227,6 +229,12 @@ def test_zero_terms_leave_the_logits_but_for_the_mask() -> None:
 def test_pedal_events_are_refused() -> None:
     with pytest.raises(ConfigError, match="391 ids of performances without pedal"):
         ModelConfig(vocab_size=393, performance_state=True)
+
+
+def test_smoothing_over_what_is_forbidden_is_refused() -> None:
+    settings, unused = TrainingConfig(label_smoothing=0.1), cast(Any, None)
+    with pytest.raises(ConfigError, match=r"label_smoothing=0.1 asks for what performance_state"):
+        Trainer(MusicTransformer(CONFIG), unused, settings, unused)
 
 
 def test_init_gives_a_model_the_state_and_it_is_trained(tmp_path: Path) -> None:

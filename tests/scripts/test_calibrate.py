@@ -79,6 +79,26 @@ def test_the_checkpoint_has_the_nll_that_is_promised(
     assert f"validation_nll {found['validation_nll']:.4f}," in capsys.readouterr().out
 
 
+@torch.no_grad()
+def test_a_models_terms_are_divided_and_its_mask_is_not() -> None:
+    torch.manual_seed(0)
+    config = ModelConfig(
+        n_layers=1, d_model=12, n_heads=3, d_ff=10, context=32, performance_state=True
+    )
+    model = MusicTransformer(config).eval()
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter) / 5)
+    ids = torch.tensor([[389, 360, 60, 300, 188, 62]])
+    before = model(ids)[0]
+    assert (before < -512).any()
+    targets = before.argmin(1)  # forbidden ones too
+    expected = FUNCTIONS["nll_at"](before, targets, 2.0)
+    FUNCTIONS["divide_logits"](model, 2.0)
+    after = model(ids)[0]
+    torch.testing.assert_close(after, FUNCTIONS["_divided"](before, 2.0), atol=1e-3, rtol=1e-5)
+    assert FUNCTIONS["nll_at"](after, targets, 1.0) == pytest.approx(expected, abs=1e-3)
+
+
 def test_what_is_no_decoder_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
