@@ -24,7 +24,9 @@ MAX_LOADED = 2
 
 _log = logging.getLogger(__name__)
 _FIRST = ("piano", "bach")  # the released ones lead the list
-_CONTINUING = ("decoder", "rnn")  # kinds of models that go on with a motif by themselves
+CONTINUE, ACCOMPANY = "continue", "accompany"
+#: What a checkpoint can do with a motif, by the kind of its tokenizer; others continue it.
+_TASKS = {"chorale": (CONTINUE, ACCOMPANY), "accompaniment": (ACCOMPANY,)}
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Model:
     Attributes:
         name: what the page calls it.
         folder: a checkpoint, or a run, whose best step is taken each time it is loaded.
-        kind: the tokenizer's, performance or chorale.
+        kind: the tokenizer's: performance, chorale, accompaniment.
         context: how many events it reads at once.
         sampling: what it says of how to draw from it.
     """
@@ -45,12 +47,18 @@ class Model:
     context: int
     sampling: Sampling = field(default_factory=Sampling)
 
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What it can do with a motif."""
+        return _TASKS.get(self.kind, (CONTINUE,))
+
     def to_dict(self) -> dict[str, Any]:
         """What the page is told."""
         sampling = self.sampling.resolved()
         return {
             "name": self.name,
             "kind": self.kind,
+            "tasks": self.tasks,
             "context": self.context,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -68,8 +76,7 @@ def available_models(names: Sequence[str] = ()) -> list[Model]:
     found: dict[str, Model] = {}
     for folder in _folders():
         try:
-            if read_config(find_checkpoint(folder)).get("kind", "decoder") in _CONTINUING:
-                found.setdefault(folder.name, _model(folder.name, folder))
+            found.setdefault(folder.name, _model(folder.name, folder))
         except CheckpointError as error:
             _log.warning("not offered: %s", error)
     if not found:
@@ -123,13 +130,10 @@ def _model(name: str, folder: Path) -> Model:
     """What the config of a checkpoint says of it.
 
     Raises:
-        CheckpointError: it is damaged, or no model that continues music by itself.
+        CheckpointError: it is damaged.
     """
     step = find_checkpoint(folder)
     config = read_config(step)
-    kind = config.get("kind", "decoder")
-    if kind not in _CONTINUING:
-        raise CheckpointError(f"{folder}: a {kind} does not continue a motif; use another command.")
     try:
         return Model(
             name,

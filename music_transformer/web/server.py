@@ -8,13 +8,15 @@
 | ``POST .../primers`` | a MIDI file as it is, or JSON, see below |
 | ``POST .../motifs/NAME`` | a motif of the repository as a primer |
 | ``POST .../takes`` | a new take, JSON, see below |
+| ``POST .../kept?title=&primer_seconds=`` | the MIDI file of a take that the browser kept |
 | ``POST .../takes/ID/stop``, ``DELETE .../takes/ID`` | stop it, remove it |
 | ``GET .../takes/ID.mid``, ``.wav``, ``.../primers/ID.wav`` | files |
 | ``GET .../takes/ID/attention?start=&pitch=&track=`` | the attention of a note |
 
 The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
-that of a take ``{"model", "primer", "from", "to", "seconds", "temperature", "top_p", "seed"}``;
-what of the last three is left out is what the model says, or the default.
+that of a take ``{"task", "model", "primer", "from", "to", "seconds", "temperature", "top_p",
+"seed"}``; the task is ``"continue"`` or ``"accompany"``, and what of the last three is left out is
+what the model says, or the default.
 
 Whatever a user may cause comes back as ``{"error": one line}`` with a 4xx status.
 """
@@ -39,11 +41,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from music_transformer.errors import ConfigError, MidiError, MusicTransformerError
+from music_transformer.midi.bars import bar_lines
 from music_transformer.midi.read import read_midi_bytes
 from music_transformer.notes import NoteSequence
 from music_transformer.sampling import Settings
 from music_transformer.web.guard import Guard
-from music_transformer.web.models import Model
+from music_transformer.web.models import CONTINUE, Model
 from music_transformer.web.studio import (
     MAX_NOTES,
     Message,
@@ -165,6 +168,7 @@ class _Routes:
             Route("/primers/{primer}.wav", self.primer_sound),
             Route("/motifs/{motif}", self.add_motif, methods=["POST"]),
             Route("/takes", self.add_take, methods=["POST"]),
+            Route("/kept", self.restore_take, methods=["POST"]),
             Route("/takes/{take}.mid", self.take_midi),
             Route("/takes/{take}.wav", self.take_sound),
             Route("/takes/{take}", self.remove_take, methods=["DELETE"]),
@@ -199,9 +203,7 @@ class _Routes:
                 return JSONResponse(_told(self._studio.add_take_as_primer(page, take)))
             title, notes = _title(asked.get("title", "played")), _played(asked.get("notes"))
         else:
-            title = _title(request.query_params.get("title", "motif.mid"))
-            data = await _body_of(request, MAX_MIDI_BYTES)
-            notes = await asyncio.to_thread(read_midi_bytes, data, title)
+            title, notes = await _midi_of(request)
         return JSONResponse(_told(self._studio.add_primer(page, title, notes)))
 
     async def add_motif(self, request: Request) -> Response:
@@ -224,8 +226,20 @@ class _Routes:
         said = {name: asked[name] for name in (*_SLIDERS, "seed") if name in asked}
         settings = Settings.from_dict(said)
         take = self._studio.add_take(
-            page, model=str(asked.get("model")), primer=primer, cut=cut, settings=settings
+            page,
+            model=str(asked.get("model")),
+            primer=primer,
+            cut=cut,
+            settings=settings,
+            task=str(asked.get("task", CONTINUE)),
         )
+        return JSONResponse({"id": take.id, "title": take.title})
+
+    async def restore_take(self, request: Request) -> Response:
+        page = self._page(request)
+        seconds = _number(dict(request.query_params), "primer_seconds", 0, 1e6, 0.0)
+        title, notes = await _midi_of(request)
+        take = self._studio.restore_take(page, title, notes, seconds)
         return JSONResponse({"id": take.id, "title": take.title})
 
     async def stop_take(self, request: Request) -> Response:
@@ -319,6 +333,17 @@ async def _body_of(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
+async def _midi_of(request: Request) -> tuple[str, NoteSequence]:
+    """The title and the notes of a MIDI file that is sent.
+
+    Raises:
+        MidiError: it is none.
+    """
+    title = _title(request.query_params.get("title", "motif.mid"))
+    data = await _body_of(request, MAX_MIDI_BYTES)
+    return title, await asyncio.to_thread(read_midi_bytes, data, title)
+
+
 async def _json(request: Request) -> dict[str, Any]:
     if _media_type(request) != "application/json":
         raise HTTPException(415, "send application/json.")
@@ -388,6 +413,7 @@ def _told(primer: Primer) -> Message:
         "title": primer.title,
         "seconds": notes.end_time,
         "notes": rows_of(notes),
+        "bars": bar_lines(notes).round(4).tolist(),
         "warnings": [
             what + (f" ({count} times)" if count > 1 else "")
             for what, count in notes.warnings.items()

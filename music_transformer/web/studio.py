@@ -24,7 +24,7 @@ from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import default_soundfont, render_wav
 from music_transformer.sampling import Settings
 from music_transformer.web.composer import Composer
-from music_transformer.web.models import Model, Shelf
+from music_transformer.web.models import ACCOMPANY, Model, Shelf
 from music_transformer.web.takes import DONE, RUNNING, STOPPED, Take, check_length
 
 MAX_PAGES = 256
@@ -167,11 +167,7 @@ class Studio:
         Raises:
             MidiError: none, or more than a page can show.
         """
-        if not len(notes):
-            raise MidiError(f"{title}: there are no notes in it.")
-        if len(notes) > MAX_NOTES:
-            raise MidiError(f"{title}: {len(notes)} notes; {MAX_NOTES} are the most, cut it.")
-        primer = Primer(title, notes)
+        primer = Primer(title, _checked(title, notes))
         page.primers[primer.id] = primer
         while len(page.primers) > MAX_PRIMERS:
             oldest = next(iter(page.primers))
@@ -187,30 +183,62 @@ class Studio:
         primer: Primer | None,
         cut: tuple[float, float] | None,
         settings: Settings,
+        task: str,
     ) -> Take:
         """Put a new take into the queue.
 
         Args:
             cut: the part of the primer to continue, in seconds; None for all of it.
+            task: what is done with it, `models.CONTINUE` or `models.ACCOMPANY`.
 
         Raises:
-            ConfigError: the model is not on offer, or there are too many takes.
+            ConfigError: the model is not on offer or cannot do this, or there are too many takes.
             MidiError: the part has no notes.
         """
         if model not in self.models:
             raise ConfigError(f"no model {model!r} is on offer; reload the page.")
-        if len(page.takes) >= MAX_TAKES:
-            raise ConfigError(f"{MAX_TAKES} takes are there; remove one first.")
+        if task not in self.models[model].tasks:
+            able = [one.name for one in self.models.values() if task in one.tasks]
+            raise ConfigError(
+                f"{model} cannot {task!s:.20}; choose {' or '.join(able) or 'another'}."
+            )
+        _check_room(page)
         if self._composer.waiting >= MAX_WAITING:
             raise ConfigError(f"{MAX_WAITING} takes are waiting; come back when some are done.")
         check_length(settings.asked, MAX_SECONDS)
         notes = None if primer is None else primer.notes
         if notes is not None and cut is not None:
             notes = _part(notes, *cut)
-        title = f"{_stem(primer.title if primer else model)}-seed-{settings.seed}"
-        take = Take(self.models[model], notes, settings, title, page.tell)
+        stem = _stem(primer.title if primer else model)
+        if task == ACCOMPANY:
+            if notes is None:
+                raise ConfigError("there is nothing to accompany; give a motif.")
+            check_length(notes.end_time, MAX_SECONDS)
+            stem += "-accompanied"
+        take = Take(
+            *(self.models[model], notes, settings, f"{stem}-seed-{settings.seed}", page.tell),
+            task=task,
+        )
         page.takes[take.id] = take
         self._composer.add(take)
+        return take
+
+    def restore_take(
+        self, page: Page, title: str, notes: NoteSequence, primer_seconds: float
+    ) -> Take:
+        """A finished take that the browser kept; what its model listened to is not known any more.
+
+        Raises:
+            ConfigError: there are too many takes.
+            MidiError: as `_checked`.
+        """
+        _check_room(page)
+        _checked(title, notes)
+        model = next(iter(self.models.values()))  # nothing is asked of it
+        take = Take(model, None, Settings(), _stem(title), page.tell)
+        take.primer_seconds = primer_seconds
+        page.takes[take.id] = take
+        take.keep(notes)
         return take
 
     def add_take_as_primer(self, page: Page, take: Take) -> Primer:
@@ -264,6 +292,8 @@ class Studio:
         """What one note of the take attends to, see `attention_of_note`."""
         from music_transformer.web.attention import attention_of_note
 
+        if not take.ids:
+            raise ConfigError("what it listened to is known of continuations, until a reload.")
         answer = self._composer.ask(
             take.model,
             lambda session: attention_of_note(session, take, start=start, pitch=pitch, track=track),
@@ -298,6 +328,25 @@ def has_sound(soundfont: Path | None = None) -> bool:
         return False
 
 
+def _check_room(page: Page) -> None:
+    """Raise ConfigError where a page has as many takes as it may."""
+    if len(page.takes) >= MAX_TAKES:
+        raise ConfigError(f"{MAX_TAKES} takes are there; remove one first.")
+
+
+def _checked(title: str, notes: NoteSequence) -> NoteSequence:
+    """The notes.
+
+    Raises:
+        MidiError: none, or more than a page can show.
+    """
+    if not len(notes):
+        raise MidiError(f"{title}: there are no notes in it.")
+    if len(notes) > MAX_NOTES:
+        raise MidiError(f"{title}: {len(notes)} notes; {MAX_NOTES} are the most, cut it.")
+    return notes
+
+
 def _finished(take: Take) -> NoteSequence:
     """The notes of a take that is done or stopped.
 
@@ -323,5 +372,5 @@ def _part(notes: NoteSequence, start: float, end: float) -> NoteSequence:
 
 def _stem(title: str) -> str:
     """A title as the beginning of a file name, safe on every system."""
-    plain = re.sub(r"[^\w-]+", "_", title.removesuffix(".midi").removesuffix(".mid"))
+    plain = re.sub(r"[^\w-]+", "_", re.sub(r"\.(midi?|kar|rmi)$", "", title, flags=re.I))
     return plain.strip("_")[:60] or "motif"

@@ -1,4 +1,4 @@
-"""A take: one continuation of one primer, from the queue to the last note.
+"""A take: one continuation or accompaniment of one primer, from the queue to the last note.
 
 A take lives in two threads. The composing thread calls `compose`, which fills it event by event;
 the server's thread reads what is there and may call `stop` at any time. What the page needs to
@@ -12,20 +12,23 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import MusicTransformerError
+from music_transformer.generation.accompaniment import DEFAULT_CANDIDATES, accompany
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
 from music_transformer.generation.loop import SampleSpec
+from music_transformer.midi.bars import bar_lines
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import Primer
 from music_transformer.sampling import Settings
-from music_transformer.web.models import Model
+from music_transformer.web.models import CONTINUE, Model
 
 #: How often the page hears of new notes.
 TELL_SECONDS = 0.1
@@ -46,7 +49,7 @@ def rows_of(notes: NoteSequence) -> list[Row]:
 
 @dataclass
 class Take:
-    """One continuation.
+    """One continuation, or one accompaniment, which is there only when it is whole.
 
     Attributes:
         model: what composes it.
@@ -54,7 +57,9 @@ class Take:
         settings: length, temperature, seed and the like.
         title: the stem of its files.
         tell: takes a message for the page; called in both threads.
-        ids: the events so far, those of the primer first.
+        task: what is done with the primer, `models.CONTINUE` or `models.ACCOMPANY`.
+        ids: the events so far, those of the primer first; none of an accompaniment.
+        bars: seconds at which bars begin, as far as the metre is known.
         notes: what they decode to, once the take is done or stopped.
     """
 
@@ -63,6 +68,7 @@ class Take:
     settings: Settings
     title: str
     tell: Callable[[dict[str, Any]], None]
+    task: str = CONTINUE
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: str = QUEUED
     error: str = ""
@@ -72,6 +78,7 @@ class Take:
     seconds: float = 0.0
     elapsed_seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    bars: list[float] = field(default_factory=list)
     read: Primer = field(default_factory=lambda: Primer([]))
     _stop: threading.Event = field(default_factory=threading.Event)
     _told: dict[tuple[float, int, int], Row] = field(default_factory=dict)
@@ -97,6 +104,7 @@ class Take:
             "events": len(self.ids) - len(self.read.ids),
             "elapsed_seconds": round(self.elapsed_seconds, 2),
             "warnings": self.warnings,
+            "bars": self.bars,
         }
 
     def snapshot(self) -> Iterator[dict[str, Any]]:
@@ -111,7 +119,7 @@ class Take:
         self.tell(self.status())
 
     def compose(self, session: Session, between: Callable[[], None]) -> None:
-        """Read the primer and go on until the length asked for, or until `stop`.
+        """Accompany the primer, or go on after it until the length asked for, or until `stop`.
 
         Args:
             session: the loaded model.
@@ -120,11 +128,17 @@ class Take:
         Raises:
             MusicTransformerError: the primer or the settings do not suit the model.
         """
+        if self.task != CONTINUE:
+            self._accompany(session, between)
+            return
         continuation = Continuation(session, self.primer, [SampleSpec(self.settings)])
         self.read = continuation.primer
         self.ids = list(self.read.ids)
         opening = self.decoded(session)
         self.primer_seconds = opening.end_time
+        if self.primer is not None:  # what is read begins with its first note
+            bars = bar_lines(self.primer) - self.primer.start.min()
+            self.bars = bars[(bars > -1e-3) & (bars <= self.primer_seconds)].round(4).tolist()
         self._tell_notes(opening)
         self.move_to(COMPOSING)
         started = told = time.perf_counter()
@@ -140,6 +154,45 @@ class Take:
                 between()
         self.elapsed_seconds = time.perf_counter() - started
         self._finish(session)
+        if not self.is_stopped:
+            self.warnings = list(continuation.generations()[0].report.warnings)
+        self.move_to(STOPPED if self.is_stopped else DONE)
+
+    def keep(self, notes: NoteSequence, warnings: Sequence[str] = ()) -> None:
+        """Be done, with these notes."""
+        self.notes, self.warnings = notes, list(warnings)
+        self.bars = bar_lines(notes).round(4).tolist()
+        self._tell_notes(notes)
+        self.move_to(DONE)
+
+    def _accompany(self, session: Session, between: Callable[[], None]) -> None:
+        assert self.primer is not None
+        length, told = self.primer.end_time, 0.0
+
+        def progress(done: float, total: float) -> None:
+            nonlocal told
+            between()
+            if self.is_stopped:
+                raise CancelledError
+            if time.perf_counter() - told >= TELL_SECONDS:
+                told = time.perf_counter()
+                self.seconds = length * done / max(total, 1e-9)
+                self.tell({"type": "notes", "id": self.id, "seconds": self.seconds, "notes": []})
+
+        self._tell_notes(self.primer)
+        self.move_to(COMPOSING)
+        # A chorale's candidates are drawn side by side, a piano's one after another.
+        candidates = DEFAULT_CANDIDATES if session.tokenizer.kind == "chorale" else 1
+        settings = replace(self.settings, seconds=None)
+        try:
+            ranked = accompany(
+                session, self.primer, candidates=candidates, settings=settings, progress=progress
+            )
+        except CancelledError:
+            self.move_to(STOPPED)
+            return
+        self._told.clear()
+        self.keep(ranked[0].notes, ranked[0].report.warnings)
 
     def decoded(self, session: Session) -> NoteSequence:
         """The notes of the events so far; a chorale keeps the beat of its primer."""
@@ -153,7 +206,6 @@ class Take:
         start, end = self.primer_seconds, self.notes.end_time
         if end > start:
             self.warnings = degeneracies(self.notes.sliced(start, end))
-        self.move_to(STOPPED if self.is_stopped else DONE)
 
     def _tell_notes(self, notes: NoteSequence) -> None:
         """Tell the notes that are new or have grown since the last time."""

@@ -39,7 +39,7 @@ def test_a_run_is_offered_by_its_name_and_what_is_damaged_is_not(folder: Path) -
     assert names_in(folder) == ["piano", "run"]
 
 
-def test_what_does_not_continue_a_motif_is_not_offered(folder: Path) -> None:
+def test_a_kind_that_nobody_knows_is_not_offered(folder: Path) -> None:
     path = folder / "bach" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "kind": "accompaniment"}))
@@ -48,10 +48,10 @@ def test_what_does_not_continue_a_motif_is_not_offered(folder: Path) -> None:
 
 def test_the_page_is_told_how_each_model_is_drawn_from(folder: Path) -> None:
     told = [one.to_dict() for one in available_models() if one.folder.parent == folder]
-    keys = ("name", "temperature", "top_p")
+    keys = ("name", "temperature", "top_p", "tasks")
     assert [tuple(one[key] for key in keys) for one in told] == [
-        ("piano", 1.0, 0.95),
-        ("bach", 1.07, 1.0),
+        ("piano", 1.0, 0.95, ("continue",)),
+        ("bach", 1.07, 1.0, ("continue", "accompany")),
     ]
 
 

@@ -11,7 +11,7 @@ async function request(path, options = {}) {
   }
   if (response.ok) return response.status === 204 ? null : response.json();
   const told = await response.json().catch(() => ({}));
-  throw new Error(sentence(told.error ?? `The server answers ${response.status}.`));
+  throw new Error(told.error ?? `The server answers ${response.status}.`);
 }
 
 function send(path, body) {
@@ -42,12 +42,20 @@ export function listen(onMessage, onLost) {
   };
 }
 
-export const uploadFile = (file) =>
-  request(`${base}/primers?title=${encodeURIComponent(file.name)}`, {
-    method: "POST",
-    headers: { "Content-Type": "audio/midi" },
-    body: file,
-  });
+const sendMidi = (path, body) =>
+  request(`${base}/${path}`, { method: "POST", headers: { "Content-Type": "audio/midi" }, body });
+
+export const uploadFile = (file) => sendMidi(`primers?title=${encodeURIComponent(file.name)}`, file);
+/** A take that the browser kept, given back to the server. */
+export const restoreTake = ({ title, primerSeconds, midi }) =>
+  sendMidi(`kept?title=${encodeURIComponent(title)}&primer_seconds=${primerSeconds}`,
+    Uint8Array.from(atob(midi), (letter) => letter.charCodeAt(0)));
+/** The MIDI file of a take as text. */
+export async function midiOf(id) {
+  const response = await fetch(fileOf("takes", id, "mid"));
+  if (!response.ok) throw new Error("the take cannot be read");
+  return btoa(String.fromCharCode(...new Uint8Array(await response.arrayBuffer())));
+}
 export const uploadNotes = (notes) => send(`${base}/primers`, { title: "played", notes });
 export const takeAsPrimer = (take) => send(`${base}/primers`, { take });
 export const chooseMotif = (name) => request(`${base}/motifs/${name}`, { method: "POST" });
@@ -57,8 +65,3 @@ export const removeTake = (id) => request(`${base}/takes/${id}`, { method: "DELE
 export const attention = (id, note) =>
   request(`${base}/takes/${id}/attention?start=${note.start}&pitch=${note.pitch}&track=${note.track}`);
 export const fileOf = (kind, id, suffix) => `${base}/${kind}/${id}.${suffix}`;
-
-/** A line of the server as a sentence of the page. */
-function sentence(line) {
-  return line.charAt(0).toUpperCase() + line.slice(1);
-}

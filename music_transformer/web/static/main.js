@@ -16,11 +16,17 @@ const TITLES = {
   ode_to_joy_melody: "Ode to Joy",
   twinkle_melody: "Twinkle, twinkle",
 };
+const HINTS = {
+  performance: "Piano, with timing and dynamics.",
+  chorale: "Four voices on a grid of sixteenths.",
+  accompaniment: "A piano that plays to the melody.",
+};
 const $ = (id) => document.getElementById(id);
 
 let offered;
 let takes;
 let motif = null; // {id, title, seconds}
+let cleared = null; // what the server said of a motif that was cleared
 let recording = null; // {zero, notes, held}
 
 // Lines of the page
@@ -66,10 +72,10 @@ async function loadMotif(request) {
     return;
   }
   player.forget(motifSource);
-  motif = { id: told.id, title: titleOf(told.title), seconds: told.seconds };
+  motif = { id: told.id, title: titleOf(told.title), seconds: told.seconds, told };
   motifRoll.clear();
   const notes = told.notes.map(noteOf);
-  motifRoll.show({ ...pitchRange(notes), total: Math.max(told.seconds, 2) });
+  motifRoll.show({ ...pitchRange(notes), bars: told.bars, total: Math.max(told.seconds, 2) });
   motifRoll.add(notes);
   $("cut-from").value = "0";
   const long = told.seconds > LONG_MOTIF_SECONDS;
@@ -83,11 +89,19 @@ async function loadMotif(request) {
   motifSource.show(null, false);
 }
 
+/** Clear the motif; a second click brings it back. */
+function clearOrUndo() {
+  if (motif) {
+    cleared = motif.told;
+    clearMotif();
+  } else loadMotif(cleared);
+}
+
 function clearMotif() {
   player.forget(motifSource);
   motif = null;
   motifRoll.clear();
-  motifRoll.show({ low: 48, high: 84, total: 8 });
+  motifRoll.show({ low: 48, high: 84, total: 8, bars: [] });
   $("motif-about").textContent = "";
   say("motif-error");
   showMotif();
@@ -97,7 +111,9 @@ function clearMotif() {
 function showMotif() {
   $("invitation").hidden = motif !== null || recording !== null;
   $("motif-play").disabled = motif === null;
-  $("clear").hidden = $("cut").hidden = motif === null;
+  $("cut").hidden = motif === null;
+  $("clear").hidden = recording !== null || (motif === null && cleared === null);
+  $("clear").textContent = motif ? "Clear" : "Undo";
   showButton();
 }
 
@@ -136,6 +152,7 @@ const sinceZero = () => performance.now() / 1000 - recording.zero;
 
 function record() {
   player.pause();
+  cleared = motif?.told ?? cleared;
   clearMotif();
   recording = { zero: null, notes: [], held: new Map() };
   $("record").setAttribute("aria-pressed", "true");
@@ -174,28 +191,45 @@ function endRecording() {
 // Composing
 
 function showButton() {
-  $("go").textContent = motif ? "Continue the motif" : "Compose from nothing";
-  $("go").disabled = !offered?.models.length || recording !== null;
+  const accompanies = $("task").value === "accompany";
+  $("go").textContent = accompanies ? "Accompany the motif" : motif ? "Continue the motif" : "Compose from nothing";
+  $("go").disabled = !offered?.models.length || recording !== null || (accompanies && !motif);
 }
 
-async function compose() {
-  say("compose-error");
+function compose() {
   const cut = cutOf();
+  return ask({
+    task: $("task").value,
+    model: $("model").value,
+    primer: motif?.id ?? null,
+    from: cut?.[0] ?? null,
+    to: cut?.[1] ?? null,
+    // An accompaniment is as long as its melody.
+    seconds: $("task").value === "accompany" ? Math.ceil(motif.seconds) : Number($("seconds").value),
+    temperature: Number($("temperature").value),
+    top_p: Number($("top-p").value),
+  });
+}
+
+/** The same settings as those of a take, the next seeds. */
+async function more(card) {
+  const asked = { ...card.asked };
+  if (card.restored && asked.primer) { // the server has forgotten it, but the take begins with it
+    const { id } = await api.takeAsPrimer(card.id);
+    Object.assign(asked, { primer: id, from: 0, to: card.primerSeconds });
+  }
+  await ask(asked);
+}
+
+/** As many takes as are chosen, with the seeds from the chosen one on. */
+async function ask(settings) {
+  say("compose-error");
   const seed = Math.max(0, Math.floor(Number($("seed").value)) || 0);
   for (let i = 0; i < Number($("count").value); i++) {
-    const asked = {
-      model: $("model").value,
-      primer: motif?.id ?? null,
-      from: cut?.[0] ?? null,
-      to: cut?.[1] ?? null,
-      seconds: Number($("seconds").value),
-      temperature: Number($("temperature").value),
-      top_p: Number($("top-p").value),
-      seed: seed + i,
-    };
+    const asked = { ...settings, seed: seed + i };
     try {
-      const { id } = await api.addTake(asked);
-      const card = takes.add(id, asked);
+      const { id, title } = await api.addTake(asked);
+      const card = takes.add(id, asked, { key: `${Date.now()}/${id}`, asked, title });
       if (i === 0) card.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
     } catch (error) {
       say("compose-error", error.message);
@@ -206,6 +240,16 @@ async function compose() {
 }
 
 const chosenModel = () => offered?.models.find(({ name }) => name === $("model").value);
+
+/** Only the models that can do what is chosen. */
+function offerModels() {
+  const able = offered.models.filter(({ tasks }) => tasks.includes($("task").value));
+  const before = $("model").value;
+  $("model").replaceChildren(...able.map(({ name }) => new Option(name, name)));
+  if (able.some(({ name }) => name === before)) $("model").value = before;
+  if ($("model").value !== before) adoptModel();
+  showSettings();
+}
 
 /** A model comes with the settings that suit it; from there on they are the user's. */
 function adoptModel() {
@@ -227,10 +271,8 @@ function showSettings() {
   $("seconds-value").textContent = `${$("seconds").value} s`;
   $("temperature-value").textContent = Number($("temperature").value).toFixed(2);
   $("top-p-value").textContent = Number($("top-p").value).toFixed(2);
-  const model = chosenModel();
-  $("model-hint").textContent = !model ? "" : model.kind === "chorale"
-    ? "Four voices on a grid of sixteenths."
-    : "Piano, with timing and dynamics.";
+  $("length").hidden = $("task").value === "accompany";
+  $("model-hint").textContent = HINTS[chosenModel()?.kind] ?? "";
   showButton();
 }
 
@@ -244,7 +286,7 @@ function wire() {
     $("file").value = "";
   };
   $("motif-play").onclick = () => player.toggle(motifSource);
-  $("clear").onclick = clearMotif;
+  $("clear").onclick = clearOrUndo;
   $("cut-from").oninput = $("cut-to").oninput = showCut;
   $("record").onclick = () => (recording ? endRecording() : record());
   $("typing").onchange = () => keyboard.setTyping($("typing").checked);
@@ -259,7 +301,10 @@ function wire() {
 
   $("compose").onsubmit = (event) => { event.preventDefault(); compose(); };
   for (const id of ["seconds", "temperature", "top-p", "count"]) $(id).oninput = showSettings;
-  $("model").oninput = adoptModel;
+  $("model").onchange = adoptModel;
+  $("task").onchange = offerModels;
+  $("undo").lastElementChild.onclick = async () => { await takes.undo(); showTakes(); };
+  window.addEventListener("beforeunload", (event) => { if (takes?.running) event.preventDefault(); });
   $("dice").onclick = () => { $("seed").value = Math.floor(Math.random() * 1e6); };
   for (const button of $("layout").children) {
     button.onclick = () => {
@@ -311,6 +356,8 @@ function wireDrop() {
 function showTakes() {
   $("takes").hidden = takes.size === 0;
   $("layout").hidden = takes.size < 2;
+  $("undo").hidden = !takes.removed.length;
+  if (takes.removed.length) $("undo").firstElementChild.textContent = `Removed: ${takes.removed[0].title}.`;
 }
 
 async function begin() {
@@ -325,7 +372,10 @@ async function begin() {
     say("lost", error.message);
     return;
   }
-  for (const { name } of offered.models) $("model").add(new Option(name, name));
+  for (const option of $("task").options) {
+    option.hidden = option.disabled = !offered.models.some(({ tasks }) => tasks.includes(option.value));
+  }
+  $("task").value = [...$("task").options].find(({ disabled }) => !disabled)?.value ?? "continue";
   for (const name of offered.motifs) {
     const chip = document.createElement("button");
     chip.type = "button";
@@ -337,6 +387,7 @@ async function begin() {
   takes = new Takes($("take-list"), {
     sound: offered.sound,
     onMotif: (id) => { loadMotif(api.takeAsPrimer(id)); $("motif-title").scrollIntoView({ behavior: "smooth" }); },
+    onMore: (card) => more(card).catch((error) => say("compose-error", error.message)),
     onError: (text) => say("compose-error", text),
     onChange: showTakes,
   });
@@ -344,7 +395,8 @@ async function begin() {
     (message) => takes.hear(message),
     () => say("lost", "The connection to the server is lost. Start it again, then reload this page."),
   );
-  adoptModel();
+  offerModels();
+  await takes.restoreAll();
   document.body.dataset.ready = "true";
 }
 

@@ -6,6 +6,7 @@ import { isBlack, keyOf, pitchName } from "./notes.js";
 
 const MIN_PIXELS_PER_SECOND = 11;
 const AXIS = 18;
+const GUTTER = 32; // the names of the pitches, where no note is drawn
 const LONG_PRESS_MS = 500;
 
 export class Roll {
@@ -17,6 +18,8 @@ export class Roll {
     this.box = box;
     this.notes = new Map();
     this.primerEnd = Infinity; // notes from here on are composed
+    this.melody = null; // the track that is given from beginning to end
+    this.bars = []; // seconds at which bars begin
     this.total = 8;
     this.low = 48;
     this.high = 84;
@@ -77,7 +80,7 @@ export class Roll {
 
   /** Scroll so that a second can be seen. */
   reveal(seconds) {
-    const x = seconds * this.scale;
+    const x = GUTTER + seconds * this.scale;
     const { scrollLeft, clientWidth } = this.box;
     if (x < scrollLeft || x > scrollLeft + clientWidth * 0.92) {
       this.box.scrollLeft = x - clientWidth * 0.25;
@@ -90,14 +93,14 @@ export class Roll {
   }
 
   get scale() {
-    return Math.max(this.box.clientWidth / this.total, MIN_PIXELS_PER_SECOND);
+    return Math.max((this.box.clientWidth - GUTTER) / this.total, MIN_PIXELS_PER_SECOND);
   }
 
   #paint() {
     const width = this.box.clientWidth, height = this.box.clientHeight;
     if (!width || !height) return;
     const ratio = window.devicePixelRatio || 1;
-    this.span.style.width = `${Math.max(width, Math.ceil(this.total * this.scale))}px`;
+    this.span.style.width = `${Math.max(width, Math.ceil(GUTTER + this.total * this.scale))}px`;
     this.canvas.style.width = `${width}px`;
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       this.canvas.width = Math.round(width * ratio);
@@ -107,10 +110,12 @@ export class Roll {
     const ink = palette();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
-    pen.translate(-this.box.scrollLeft, 0);
-    const seen = [this.box.scrollLeft, this.box.scrollLeft + width];
+    // From here on second 0 is at x = 0, and the gutter lies before what is seen.
+    const left = this.box.scrollLeft;
+    pen.translate(GUTTER - left, 0);
+    const seen = [left - GUTTER, left - GUTTER + width];
     this.#paper(pen, ink, seen, height);
-    this.#bars(pen, ink, seen, height);
+    this.#notes(pen, ink, seen, height);
     this.#arcs(pen, ink, height);
     this.#marks(pen, ink, seen, height);
   }
@@ -123,28 +128,29 @@ export class Roll {
       const y = this.#y(pitch, height);
       if (isBlack(pitch)) { pen.fillStyle = ink.row; pen.fillRect(left, y, right - left, row); }
     }
-    pen.fillStyle = ink.beat;
     const every = this.scale > 60 ? 1 : this.scale > 11.9 ? 5 : 10;
-    for (let second = Math.floor(left / this.scale / every) * every; second * this.scale < right; second += every) {
-      pen.fillRect(Math.round(second * this.scale), 0, 1, height - AXIS);
-    }
+    // Bar lines where the metre is known, else seconds.
+    const [lines, color] = this.bars.length ? [this.bars, ink.line] : [ticks(left, right, this.scale, every), ink.beat];
+    pen.fillStyle = color;
+    for (const second of lines) pen.fillRect(Math.round(second * this.scale), 0, 1, height - AXIS);
     for (let pitch = Math.ceil(this.low / 12) * 12; pitch <= this.high; pitch += 12) {
       pen.fillStyle = ink.line;
       pen.fillRect(left, Math.round(this.#y(pitch, height) + row), right - left, 1);
     }
     pen.fillStyle = ink.soft;
-    for (let second = Math.floor(left / this.scale / every) * every; second * this.scale < right; second += every) {
+    for (const second of ticks(left, right, this.scale, every)) {
       if (second > 0 && second * this.scale + 30 < right) pen.fillText(`${second} s`, second * this.scale + 3, height - 5);
     }
   }
 
-  #bars(pen, ink, [left, right], height) {
+  #notes(pen, ink, [left, right], height) {
     const row = this.#row(height);
     const thick = Math.max(row - (row > 5 ? 1 : 0), 2.5);
     for (const note of this.notes.values()) {
       const x = note.start * this.scale, end = note.end * this.scale;
       if (end < left || x > right) continue;
-      const shades = note.start < this.primerEnd - 1e-4 ? ink.given : ink.made;
+      const given = note.start < this.primerEnd - 1e-4 || note.track === this.melody;
+      const shades = given ? ink.given : ink.made;
       pen.globalAlpha = this.cut && (note.start < this.cut[0] - 1e-6 || note.start >= this.cut[1]) ? 0.22 : 1;
       pen.fillStyle = shades[Math.min(note.velocity >> 3, 15)];
       const y = this.#y(note.pitch, height) + (row - thick) / 2;
@@ -199,6 +205,8 @@ export class Roll {
       pen.fillRect(this.playhead * this.scale - 0.75, 0, 1.5, height);
     }
     const row = this.#row(height);
+    pen.fillStyle = ink.sheet;
+    pen.fillRect(left, 0, GUTTER - 4, height);
     pen.fillStyle = ink.soft;
     const octaves = row * 12 < 15 ? 24 : 12; // names need their height
     for (let pitch = Math.ceil(this.low / octaves) * octaves; pitch <= this.high; pitch += octaves) {
@@ -210,9 +218,14 @@ export class Roll {
   #row(height) { return (height - AXIS) / (this.high - this.low + 1); }
   #y(pitch, height) { return (this.high - pitch) * this.#row(height); }
 
+  #secondAt(event) {
+    const { left } = this.canvas.getBoundingClientRect();
+    return (event.clientX - left - GUTTER + this.box.scrollLeft) / this.scale;
+  }
+
   #noteAt(event) {
     const box = this.canvas.getBoundingClientRect();
-    const seconds = (event.clientX - box.left + this.box.scrollLeft) / this.scale;
+    const seconds = this.#secondAt(event);
     const row = this.#row(this.box.clientHeight);
     const pitch = this.high - (event.clientY - box.top) / row + 0.5;
     let best = null, least = 1;
@@ -238,7 +251,7 @@ export class Roll {
     if (this.pressed) return;
     const note = this.asking && this.#noteAt(event);
     if (note) this.onNote(note);
-    else this.onSeek?.((event.clientX - this.canvas.getBoundingClientRect().left + this.box.scrollLeft) / this.scale);
+    else this.onSeek?.(Math.max(0, this.#secondAt(event)));
   }
 
   /** Left and right walk from note to note, Home moves the playhead to the beginning. */
@@ -267,6 +280,12 @@ export function pitchRange(notes) {
   return { low: Math.max(0, low - Math.floor(missing / 2)), high: Math.min(127, high + Math.ceil(missing / 2)) };
 }
 
+/** The whole multiples of some seconds that are seen. */
+function ticks(left, right, scale, every) {
+  const first = Math.max(0, Math.floor(left / scale / every));
+  return Array.from({ length: Math.ceil(right / scale / every) - first }, (_, i) => (first + i) * every);
+}
+
 function bar(pen, x, y, width, height) {
   if (width < 4 || height < 4) { pen.fillRect(x, y, width, height); return; }
   pen.beginPath();
@@ -291,7 +310,7 @@ function palette() {
   if (colors) return colors;
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
-  const named = ["ink", "soft", "line", "row", "beat", "accent", "focus", "sans"];
+  const named = ["ink", "sheet", "soft", "line", "row", "beat", "accent", "focus", "sans"];
   colors = Object.fromEntries(named.map((name) => [name, read(name)]));
   colors.given = shades(read("given-soft"), read("given-loud"));
   colors.made = shades(read("new-soft"), read("new-loud"));

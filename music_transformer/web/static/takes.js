@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { clock, keyOf, noteOf, pitchName } from "./notes.js";
 import { player } from "./player.js";
 import { Roll, pitchRange } from "./roll.js";
+import { dropTake, keepTake, keptTakes } from "./shelf.js";
 
 const RUNNING = new Set(["queued", "loading", "composing"]);
 const HEAD_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7b4fc9", "#b03a5b"];
@@ -11,20 +12,22 @@ const MOST_ARCS = 60;
 const LINGER_MS = 150; // so long on a note before the model is asked: arrow keys pass over many
 
 export class Takes {
-  constructor(list, { sound, onMotif, onError, onChange }) {
+  constructor(list, { sound, onMotif, onMore, onError, onChange }) {
     this.list = list;
     this.sound = sound;
     this.onMotif = onMotif;
+    this.onMore = onMore;
     this.onError = onError;
     this.onChange = onChange;
     this.cards = new Map();
     this.early = []; // heard before the answer that tells the take's id
     this.made = 0;
+    this.removed = []; // what undo brings back, the last one first
   }
 
-  /** A card for a take that was just asked for. */
-  add(id, asked) {
-    const card = new Card(this, id, ++this.made, asked);
+  /** A card for a take that was just asked for, or for one that was kept. */
+  add(id, asked, kept) {
+    const card = new Card(this, id, ++this.made, asked, kept);
     this.cards.set(id, card);
     this.list.append(card.element);
     this.rescale();
@@ -52,10 +55,35 @@ export class Takes {
 
   remove(card) {
     player.forget(card.source);
+    if (card.kept.midi) {
+      this.removed.unshift(card.kept);
+      dropTake(card.kept.key);
+    }
     this.cards.delete(card.id);
     card.element.remove();
     this.rescale();
     this.onChange();
+  }
+
+  /** Bring back the take that was removed last. */
+  undo() {
+    const kept = this.removed.shift();
+    if (kept) return this.#restore(kept);
+  }
+
+  /** Bring back what the browser kept from the last time. */
+  async restoreAll() {
+    for (const kept of keptTakes()) await this.#restore(kept);
+  }
+
+  async #restore(kept) {
+    try {
+      const { id } = await api.restoreTake(kept);
+      keepTake(kept);
+      this.add(id, kept.asked, kept);
+    } catch (error) {
+      this.onError(`${kept.title}: ${error.message}`);
+    }
   }
 
   rescale() {
@@ -67,11 +95,13 @@ export class Takes {
 }
 
 class Card {
-  constructor(takes, id, number, asked) {
+  constructor(takes, id, number, asked, kept) {
     this.takes = takes;
     this.id = id;
     this.number = number;
     this.asked = asked; // the settings
+    this.kept = kept; // as in shelf.js; without midi until it is finished
+    this.restored = Boolean(kept.midi);
     this.state = "queued";
     this.primerSeconds = 0;
     this.seconds = 0;
@@ -80,7 +110,7 @@ class Card {
     this.$ = (selector) => this.element.querySelector(selector);
     this.$("h3").textContent = `Take ${number}`;
     this.$(".about").textContent =
-      `${asked.model} · seed ${asked.seed} · temp. ${asked.temperature} · p ${asked.top_p}`;
+      `${asked.task === "accompany" ? "accompanied by " : ""}${asked.model} · seed ${asked.seed} · temp. ${asked.temperature} · p ${asked.top_p}`;
     this.$(".remove").setAttribute("aria-label", `Remove take ${number}`);
     this.$(".play-button").setAttribute("aria-label", `Play take ${number}`);
     this.$(".stop").setAttribute("aria-label", `Stop take ${number}`);
@@ -90,7 +120,7 @@ class Card {
     this.$(".wav").hidden = !takes.sound;
     this.roll = new Roll(this.$(".roll"), {
       label: `Take ${number}; left and right arrows move from note to note`,
-      onNote: (note) => this.select(note),
+      onNote: this.restored || asked.task === "accompany" ? null : (note) => this.select(note),
       onSeek: (seconds) => {
         if (!this.$(".play-button").disabled) player.seek(this.source, Math.min(seconds, this.length));
       },
@@ -110,6 +140,14 @@ class Card {
     this.$(".stop").onclick = () => this.stop();
     this.$(".remove").onclick = () => this.remove();
     this.$(".again").onclick = () => takes.onMotif(id);
+    this.$(".more").onclick = () => takes.onMore(this);
+    this.$(".more").hidden = this.restored && asked.task === "accompany";
+    this.$(".ask").hidden = this.restored || asked.task === "accompany";
+    this.$(".star").setAttribute("aria-label", `Star take ${number}`);
+    this.$(".star").setAttribute("aria-pressed", Boolean(kept.starred));
+    this.$(".star").onclick = () => this.#star();
+    this.$(".midi").ondragstart = ({ dataTransfer }) =>
+      dataTransfer.setData("DownloadURL", `audio/midi:${kept.title}.mid:${this.$(".midi").href}`);
     this.$(".hide").onclick = () => this.unselect();
     this.$(".layer").onchange = () => this.#drawAttention();
     this.element.addEventListener("keydown", (event) => {
@@ -134,7 +172,9 @@ class Card {
       this.state = message.state;
       this.primerSeconds = message.primer_seconds;
       this.seconds = message.seconds;
-      this.roll.primerEnd = message.primer_seconds;
+      this.bars = message.bars;
+      const accompanied = this.asked.task === "accompany";
+      this.roll.show(accompanied ? { primerEnd: 0, melody: 0 } : { primerEnd: message.primer_seconds });
       this.takes.rescale();
     }
     this.#showState(message);
@@ -142,6 +182,23 @@ class Card {
 
   stop() {
     api.stopTake(this.id).catch((error) => this.#line(error.message));
+  }
+
+  #star() {
+    this.kept.starred = !this.kept.starred;
+    this.$(".star").setAttribute("aria-pressed", this.kept.starred);
+    if (this.kept.midi) keepTake(this.kept);
+  }
+
+  /** Put a finished take where a reload finds it. */
+  async #keep() {
+    this.keeping = true;
+    this.kept.primerSeconds = this.primerSeconds;
+    const midi = await api.midiOf(this.id).catch(() => null);
+    if (midi === null) return;
+    this.kept.midi = midi;
+    if (!keepTake(this.kept)) this.#line("the browser does not keep this take: download it");
+    this.$(".remove").hidden = false;
   }
 
   remove() {
@@ -154,6 +211,10 @@ class Card {
     const finished = (this.state === "done" || this.state === "stopped") && this.roll.notes.size > 0;
     if (ahead !== undefined) this.ahead = ahead;
     this.element.dataset.state = this.state;
+    if (finished && !this.keeping) this.#keep();
+    // What could be lost without a way back cannot be removed: stop it first.
+    this.$(".remove").hidden = RUNNING.has(this.state) || (finished && !this.kept.midi);
+    this.roll.show({ bars: this.bars ?? [] });
     this.$(".stop").hidden = !RUNNING.has(this.state);
     this.$(".results").hidden = !finished;
     this.$(".play-button").disabled = !finished;
@@ -191,7 +252,7 @@ class Card {
 
   #line(text) {
     const line = this.$(".line");
-    line.textContent = text.charAt(0).toUpperCase() + text.slice(1);
+    line.textContent = text;
     line.classList.toggle("error", this.state === "failed");
     line.hidden = false;
   }
