@@ -129,7 +129,6 @@ def page(browser: Any, client: Client) -> Iterator[Page]:
     browser.get_log("performance")
     browser.get_log("browser")
     yield Page(browser, client)
-    browser.execute_script("localStorage.clear()")
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [
         event["params"]["request"]["url"]
@@ -145,6 +144,8 @@ def page(browser: Any, client: Client) -> Iterator[Page]:
     refusals = [entry for entry in console if "status of 4" in entry["message"]]
     assert [entry for entry in console if entry not in refusals] == []
     browser.get("about:blank")
+    store = {"origin": client.url.rstrip("/"), "storageTypes": "local_storage"}
+    browser.execute_cdp_cmd("Storage.clearDataForOrigin", store)
 
 
 def test_a_file_is_continued_heard_compared_and_downloaded(page: Page, motifs: Path) -> None:
