@@ -272,6 +272,28 @@ def test_notes_are_played_with_the_mouse_and_with_the_keys(page: Page) -> None:
     page.wait(lambda: page.states() == ["done"])
 
 
+def test_a_phrase_on_a_midi_keyboard_is_answered(page: Page) -> None:
+    fake = (
+        "const input = {name: 'fake keys'}; window.fake = input;"
+        "navigator.requestMIDIAccess = async () => ({inputs: new Map([['1', input]])});"
+        "window.send = (...data) => input.onmidimessage({data});"
+    )
+    page.browser.execute_script(fake)
+    page.click("#midi-in")
+    page.wait(lambda: "fake keys" in page.one("#midi-in").text)
+    page.click("#live")
+    for pitch in (60, 64, 67):
+        page.browser.execute_script("send(0x90, arguments[0], 80)", pitch)
+        time.sleep(0.1)
+        page.browser.execute_script("send(0x80, arguments[0], 0)", pitch)
+    page.wait(lambda: page.one("#live-about").text.startswith("Answered"))
+    page.browser.execute_script(
+        "send(0x90, 72, 80); send(0x80, 72, 0)"
+    )  # playing on ends the answer
+    page.click("#live")
+    page.wait(lambda: set(page.states()) <= {"done", "stopped"})
+
+
 def test_a_note_shows_what_the_model_listened_to(page: Page, motifs: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 

@@ -3,7 +3,9 @@
 import * as api from "./api.js";
 import { Keyboard, connectMidi } from "./keyboard.js";
 import { clock, noteOf, pitchName } from "./notes.js";
+import { Live, Metronome } from "./live.js";
 import { player } from "./player.js";
+import { Recorder } from "./recorder.js";
 import { Roll, pitchRange } from "./roll.js";
 import { Takes } from "./takes.js";
 
@@ -27,7 +29,7 @@ let offered;
 let takes;
 let motif = null; // {id, title, seconds}
 let cleared = null; // what the server said of a motif that was cleared
-let recording = null; // {zero, notes, held}
+let recording = null; // a Recorder
 
 // Lines of the page
 
@@ -134,27 +136,15 @@ function showCut() {
 // Playing and recording
 
 const keyboard = new Keyboard($("keys"), {
-  onDown(pitch, velocity) {
-    if (!recording) return;
-    const now = performance.now() / 1000;
-    recording.zero ??= now;
-    recording.held.set(pitch, { start: now - recording.zero, pitch, velocity, track: 0 });
-  },
-  onUp(pitch) {
-    const note = recording?.held.get(pitch);
-    if (!note) return;
-    recording.held.delete(pitch);
-    recording.notes.push({ ...note, end: Math.max(sinceZero(), note.start + 0.02) });
-  },
+  onDown(pitch, velocity) { recording?.down(pitch, velocity); live.down(pitch, velocity); },
+  onUp(pitch) { recording?.up(pitch); live.up(pitch); },
 });
-
-const sinceZero = () => performance.now() / 1000 - recording.zero;
 
 function record() {
   player.pause();
   cleared = motif?.told ?? cleared;
   clearMotif();
-  recording = { zero: null, notes: [], held: new Map() };
+  recording = new Recorder();
   $("record").setAttribute("aria-pressed", "true");
   $("record").lastElementChild.textContent = "Use it";
   $("motif-about").textContent = "Recording: the first note starts the clock.";
@@ -164,11 +154,9 @@ function record() {
 
 function drawRecording() {
   if (!recording) return;
-  if (recording.zero !== null) {
-    const now = sinceZero();
-    const held = [...recording.held.values()].map((note) => ({ ...note, end: now }));
-    const notes = [...recording.notes, ...held];
-    motifRoll.show({ ...pitchRange(notes), total: Math.max(8, now * 1.15), edge: now });
+  const { notes, seconds } = recording;
+  if (notes.length) {
+    motifRoll.show({ ...pitchRange(notes), total: Math.max(8, seconds * 1.15), edge: seconds });
     motifRoll.add(notes);
   }
   requestAnimationFrame(drawRecording);
@@ -176,17 +164,26 @@ function drawRecording() {
 
 function endRecording() {
   keyboard.releaseAll();
-  const { notes } = recording;
+  const { rows } = recording;
   recording = null;
   $("record").setAttribute("aria-pressed", "false");
   $("record").lastElementChild.textContent = "Record";
   motifRoll.clear();
   $("motif-about").textContent = "";
-  if (notes.length) {
-    loadMotif(api.uploadNotes(notes.map(({ start, end, pitch, velocity }) => [start, end, pitch, velocity])));
-  }
+  if (rows.length) loadMotif(api.uploadNotes(rows));
   showMotif();
 }
+
+// Live
+
+const LIVE_SECONDS = [5, 15]; // the least and the most that is answered
+
+const live = new Live(async (rows, seconds) => {
+  const { id } = await api.uploadNotes(rows);
+  const length = Math.round(Math.min(Math.max(seconds, LIVE_SECONDS[0]), LIVE_SECONDS[1]));
+  return ask({ ...settings(), task: "continue", primer: id, from: null, to: null, seconds: length }, 1);
+}, (text) => { $("live-about").textContent = text; });
+const metronome = new Metronome();
 
 // Composing
 
@@ -196,19 +193,19 @@ function showButton() {
   $("go").disabled = !offered?.models.length || recording !== null || (accompanies && !motif);
 }
 
-function compose() {
+function settings() {
   const cut = cutOf();
-  return ask({
+  return {
     task: $("task").value,
     model: $("model").value,
     primer: motif?.id ?? null,
     from: cut?.[0] ?? null,
     to: cut?.[1] ?? null,
     // An accompaniment is as long as its melody.
-    seconds: $("task").value === "accompany" ? Math.ceil(motif.seconds) : Number($("seconds").value),
+    seconds: $("task").value === "accompany" ? Math.ceil(motif?.seconds ?? 0) : Number($("seconds").value),
     temperature: Number($("temperature").value),
     top_p: Number($("top-p").value),
-  });
+  };
 }
 
 /** The same settings as those of a take, the next seeds. */
@@ -221,22 +218,24 @@ async function more(card) {
   await ask(asked);
 }
 
-/** As many takes as are chosen, with the seeds from the chosen one on. */
-async function ask(settings) {
+/** Takes with the seeds from the chosen one on; the last one's card comes back. */
+async function ask(settings, count = Number($("count").value)) {
   say("compose-error");
+  let card;
   const seed = Math.max(0, Math.floor(Number($("seed").value)) || 0);
-  for (let i = 0; i < Number($("count").value); i++) {
+  for (let i = 0; i < count; i++) {
     const asked = { ...settings, seed: seed + i };
     try {
       const { id, title } = await api.addTake(asked);
-      const card = takes.add(id, asked, { key: `${Date.now()}/${id}`, asked, title });
+      card = takes.add(id, asked, { key: `${Date.now()}/${id}`, asked, title });
       if (i === 0) card.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
     } catch (error) {
       say("compose-error", error.message);
-      return;
+      throw error;
     }
     $("seed").value = seed + i + 1; // the next click is another take
   }
+  return card;
 }
 
 const chosenModel = () => offered?.models.find(({ name }) => name === $("model").value);
@@ -289,6 +288,10 @@ function wire() {
   $("clear").onclick = clearOrUndo;
   $("cut-from").oninput = $("cut-to").oninput = showCut;
   $("record").onclick = () => (recording ? endRecording() : record());
+  const press = (id, on) => $(id).setAttribute("aria-pressed", on);
+  $("live").onclick = () => { live.toggle(); press("live", live.on); };
+  $("metronome").onclick = () => { metronome.toggle(() => Number($("beats").value)); press("metronome", metronome.on); };
+  $("loop").onclick = () => { player.loop = !player.loop; press("loop", player.loop); };
   $("typing").onchange = () => keyboard.setTyping($("typing").checked);
   const shift = (octaves) => {
     keyboard.shift(octaves);
@@ -299,7 +302,7 @@ function wire() {
   $("keys").addEventListener("octave", (event) => shift(event.detail));
   $("octave").textContent = pitchName(keyboard.base);
 
-  $("compose").onsubmit = (event) => { event.preventDefault(); compose(); };
+  $("compose").onsubmit = (event) => { event.preventDefault(); ask(settings()).catch(() => {}); };
   for (const id of ["seconds", "temperature", "top-p", "count"]) $(id).oninput = showSettings;
   $("model").onchange = adoptModel;
   $("task").onchange = offerModels;

@@ -15,6 +15,8 @@ class Player {
   #kept = new WeakMap(); // where a source was paused
   #calls = 0;
 
+  loop = false; // at the end, from the start again
+
   get source() { return this.#source; }
 
   /** Play, or pause what plays. */
@@ -70,6 +72,7 @@ class Player {
         this.#source = this.#voice = null;
         this.#kept.delete(source);
         source.show(null, false);
+        if (this.loop) this.play(source);
         return;
       }
       source.show(position);

@@ -180,6 +180,8 @@ class Card {
     this.#showState(message);
   }
 
+  get running() { return RUNNING.has(this.state); }
+
   stop() {
     api.stopTake(this.id).catch((error) => this.#line(error.message));
   }
