@@ -40,7 +40,7 @@ export function strike(pitch, velocity, when = null) {
       const oscillator = audio.createOscillator();
       const gain = audio.createGain();
       oscillator.type = type;
-      oscillator.frequency.value = frequency * ratio;
+      oscillator.frequency.value = Math.min(frequency * ratio, audio.sampleRate / 2);
       gain.gain.value = level;
       oscillator.connect(gain).connect(tone);
       oscillator.start(start);
