@@ -318,7 +318,7 @@ def test_a_note_shows_what_the_model_listened_to(page: Page, motifs: Path) -> No
         "for (let y = 0; y < box.height; y += 3) for (let x = 40; x < box.width - 40; x += 3) {"
         "  const at = {clientX: box.left + x, clientY: box.top + y};"
         "  canvas.dispatchEvent(new PointerEvent('pointermove', at));"
-        "  if (canvas.title) return [x - box.width / 2, y - box.height / 2]; }"
+        "  if (canvas.title) return [x + 4 - box.width / 2, y + 4 - box.height / 2]; }"
     )
     canvas = page.one(".take canvas")
     ActionChains(page.browser).move_to_element_with_offset(
