@@ -27,7 +27,9 @@ def checkout() -> Path | None:
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[Path]:
+def atomic_path(
+    path: str | os.PathLike[str], *, sync: bool = True, replace: bool = True
+) -> Iterator[Path]:
     """Give a temporary path beside `path`, renamed to it when the block ends without an error.
 
     The temporary name keeps the suffix, so that writers that choose a format by it still do. An
@@ -37,8 +39,10 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[
     Args:
         path: the file to make.
         sync: force it to the disk first; off for what can be made again and is checked when read.
+        replace: off for what must be new: a file that came to `path` meanwhile stays.
 
     Raises:
+        ConfigError: `replace` is off and the file exists.
         OSError: nothing can be written there; it names `path`, which is what the caller asked for.
     """
     final = followed(path)
@@ -51,7 +55,10 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[
         with errors_name(final):
             if sync:
                 sync_file(temporary)
-            os.replace(temporary, final)
+            if replace:
+                os.replace(temporary, final)
+            else:
+                _rename_to_new(temporary, final)
     except OSError as error:
         _remove(temporary)
         # A full disk gives no name, and the temporary one is nobody's business.
@@ -63,6 +70,20 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[
         raise
     if sync:
         sync_names(final.parent)
+
+
+def _rename_to_new(temporary: Path, final: Path) -> None:
+    """Rename a file where no other is, in one step where the drive can do that (by a link)."""
+    try:
+        os.link(temporary, final)
+    except OSError as error:
+        if isinstance(error, FileExistsError) or os.path.lexists(final):
+            raise ConfigError(
+                f"{final}: a file of this name has come meanwhile; add --force to overwrite it."
+            ) from error
+        os.replace(temporary, final)  # a drive without links
+    else:
+        temporary.unlink()
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> None:

@@ -161,7 +161,7 @@ def run_build(args: argparse.Namespace) -> int:
             bar.update(done - bar.n)
 
         key = study.build_study(args.out, sessions, pieces, settings, progress=progress)
-    with atomic_path(key_path) as temporary:
+    with atomic_path(key_path, replace=args.force) as temporary:
         temporary.write_text(json.dumps(key.to_dict(), indent=1) + "\n", encoding="utf-8")
     print(args.out / study.PAGE)
     print(key_path)
@@ -187,7 +187,7 @@ def run_analyse(args: argparse.Namespace) -> int:
             analysis.wins,
             [(pair.first, pair.second, pair.counts, pair.significant) for pair in analysis.pairs],
         )
-        with atomic_path(args.out) as temporary:
+        with atomic_path(args.out, replace=args.force) as temporary:
             figure.savefig(temporary)
     if args.json:
         print_json(analysis.to_dict())

@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no valid text
     try:
-        with _cleaned_up_at_sigterm():
+        with _cleaned_up_at_signals():
             code = _dispatch(arguments)
         sys.stdout.flush()
         return code
@@ -175,21 +175,26 @@ def _report_bug() -> int:
 
 
 @contextlib.contextmanager
-def _cleaned_up_at_sigterm() -> Iterator[None]:
-    """Let SIGTERM leave the block like an exception, so that no temporary file stays behind."""
+def _cleaned_up_at_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP leave the block like an exception: no temporary file stays behind."""
+    named = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+    ours = [one for one in named if one and in_main_thread and _is_default(one)]
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, end)
+    for one in ours:
+        signal.signal(one, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)
+
+
+def _is_default(number: int) -> bool:
+    return signal.getsignal(number) is signal.SIG_DFL  # `nohup` ignores SIGHUP, and it stays so
 
 
 def _open_closed_streams() -> None:

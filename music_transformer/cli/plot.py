@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.part import add_part_arguments, read_part
-from music_transformer.errors import ConfigError
+from music_transformer.errors import ConfigError, RenderError
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -47,6 +47,13 @@ def add_parser(subparsers: Any) -> None:
         help="draw what starts before this in the primer's colour, the rest in the continuation's",
     )
     add_part_arguments(parser)
+    parser.add_argument(
+        "--max-notes",
+        type=int,
+        default=50_000,
+        metavar="N",
+        help="more notes are not drawn but refused (default: %(default)s)",
+    )
     attention = parser.add_argument_group("what a model attends to")
     kind = attention.add_mutually_exclusive_group()
     kind.add_argument(
@@ -95,13 +102,18 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--primer-end {args.primer_end:g}; choose 0 seconds or more.")
     check_output(args.out, args.force)
     notes = read_part(args.midi, args)
+    if len(notes) > args.max_notes:
+        raise RenderError(
+            f"{args.midi}: {len(notes):,} notes are more than {args.max_notes:,}: take a part "
+            "(--from, --to), or raise --max-notes."
+        )
     if wants_attention:
         figure = _attention(args, notes, heads)
     else:
         figure = plot_pianoroll(
             notes, primer_end=args.primer_end, title=args.midi.name, bars=bar_lines(notes)
         )
-    with atomic_path(args.out) as temporary:
+    with atomic_path(args.out, replace=args.force) as temporary:
         figure.savefig(temporary)
     print(args.out)
     return 0

@@ -47,13 +47,20 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="how long that silence is (default: 2.5, as in the paper's listening test)",
     )
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        default=3600.0,
+        metavar="SECONDS",
+        help="longer sound is refused (default: an hour; a damaged file may ask for days)",
+    )
     add_part_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, play, write; the path goes to stdout."""
-    from music_transformer.cli.output import check_output, warn
+    from music_transformer.cli.output import atomic_path, check_output, warn
     from music_transformer.render.audio import (
         DEFAULT_FONT_HIGHEST,
         PRIMER_GAP_SECONDS,
@@ -79,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.primer_end is not None:
         gap = PRIMER_GAP_SECONDS if args.primer_gap is None else args.primer_gap
         notes = with_primer_gap(notes, primer_end=args.primer_end, gap=gap)
-    render_audio(notes, args.out, soundfont=args.soundfont)
+    with atomic_path(args.out, replace=args.force) as temporary:
+        render_audio(notes, temporary, soundfont=args.soundfont, max_seconds=args.max_seconds)
     print(args.out)
     return 0

@@ -1,8 +1,9 @@
 """Corpora from their official sources and weights from a release, fetched once and checked.
 
-A download is written to ``NAME.part`` beside its destination, so that one that breaks off goes on
-from there next time (HTTP Range); it gets its name only when its size and sha256 are right. With
-the wrong sum nothing stays on the disk. Nothing else in the package opens a connection.
+A download is written to ``.NAME.SUM.part`` beside its destination (SUM begins its sha256, so no
+file of the user's has that name): one that breaks off goes on from there next time (HTTP Range). It
+gets its name only when its size and sha256 are right. With the wrong sum nothing stays on the disk.
+Nothing else in the package opens a connection.
 """
 
 import hashlib
@@ -109,7 +110,7 @@ class Meter:
 def fetch(
     download: Download, out: Path, *, url: str | None = None, meter: Meter | None = None
 ) -> None:
-    """Download a file to `out`, going on from ``out.part`` where there is one.
+    """Download a file to `out`, going on from what an earlier try left.
 
     Args:
         download: what is expected.
@@ -125,7 +126,7 @@ def fetch(
     if not re.match(r"https?://", url):
         raise ConfigError(f"url {url!r} is not of http or https; a local copy goes with --from.")
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(out.name + ".part")
+    part = out.with_name(f".{out.name}.{download.sha256[:16]}.part")
     have = part.stat().st_size if part.is_file() else 0
     if have > download.size:
         part.unlink()

@@ -88,11 +88,7 @@ def accompany(
             raise ConfigError(f"{name}: an accompaniment is as long as its melody; leave it out.")
     specs = [SampleSpec(how, number) for number in range(candidates)]
     results = tasks[kind](session, melody, specs, keep_key, progress or _silently)
-    names = session.tokenizer.accompanied
-    return [
-        Accompaniment(notes.replaced(track_names=names), ids, report)
-        for notes, ids, report in results
-    ]
+    return [Accompaniment(*one) for one in results]
 
 
 def _silently(done: float, total: float) -> None:

@@ -147,11 +147,14 @@ def _to_mido(notes: NoteSequence, names: list[str], name: str) -> mido.MidiFile:
         if text:
             text = text.encode(errors="replace").decode()  # a lone surrogate is no text
             track.append(mido.MetaMessage("track_name", name=text))
+        rows.append((int(last_tick), _Order.META, 0, mido.MetaMessage("end_of_track")))
         for tick, _, _, message in rows:
+            while tick - now > _MAX_DELTA:  # a track may be silent for longer than a number holds
+                track.append(mido.MetaMessage("text", time=_MAX_DELTA))
+                now += _MAX_DELTA
             message.time = tick - now
             now = tick
             track.append(message)
-        track.append(mido.MetaMessage("end_of_track", time=int(last_tick) - now))
         file.tracks.append(track)
     return file
 
@@ -242,7 +245,7 @@ def _choose_grid(seconds: FloatArray, tempos: Tempos) -> _Grid:
         divisions = (tempos.division,) if tempos.division else _DIVISIONS
         exact = [_grid(seconds, tempos, division) for division in divisions]
         close = [_grid(seconds, tempos, tempos.fine_division())]
-    candidates = [*exact, *close] if tempos.division else [*exact, *plain, *close]
+    candidates = [*exact, *close, *plain] if tempos.division else [*exact, *plain, *close]
     for grid in candidates:
         if grid.error_seconds <= _EXACT_SECONDS:
             return grid

@@ -307,7 +307,7 @@ def _json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DatasetError(f"{path}: {(error.strerror or str(error)).lower()}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: not readable as JSON ({error}).") from error
     if not isinstance(content, dict):
         raise DatasetError(f"{path}: not a JSON object.")

@@ -6,7 +6,7 @@ those who stop early leave different ones out; the answers stay in the browser u
 """
 
 import json
-import shutil
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,8 +65,19 @@ def check_places(out: Path, key: Path, *, force: bool) -> None:
             raise ConfigError(f"{path} exists; add --force to replace it.")
     if out.exists() and not ((out / PAGE).is_file() and (out / CLIPS).is_dir()):
         raise ConfigError(f"{out} is no listening test, so it is left alone; choose another place.")
+    if out.exists() and (foreign := _not_ours(out)):
+        raise ConfigError(
+            f"{foreign[0]}: not of the listening test; move it, then replace the test."
+        )
     if key.is_dir():
         raise ConfigError(f"{key}: this is a folder; give --key the name of a file.")
+
+
+def _not_ours(out: Path) -> list[Path]:
+    """What is in the folder of a study and no page or clip."""
+    clip = re.compile(r"clip-\d+\.(opus|wav)")
+    inside = [path for path in out.iterdir() if path.name not in (PAGE, CLIPS)]
+    return inside + [path for path in (out / CLIPS).iterdir() if not clip.fullmatch(path.name)]
 
 
 def check_tokenizers(sessions: Mapping[str, Session]) -> None:
@@ -175,8 +186,17 @@ def build_study(
                 progress(done, len(sources) * len(pieces))
         (made / PAGE).write_text(_page(key), encoding="utf-8")
         if out.exists():
-            shutil.rmtree(out)
-        made.rename(out)
+            if foreign := _not_ours(out):
+                raise ConfigError(f"{foreign[0]}: has come meanwhile, so nothing is replaced.")
+            old = Path(temporary) / "old"  # its page and clips go with the temporary folder
+            out.rename(old)
+            try:
+                made.rename(out)
+            except BaseException:
+                old.rename(out)
+                raise
+        else:
+            made.rename(out)
     return key
 
 

@@ -13,6 +13,7 @@ could not load a foreign script if it wanted to.
 """
 
 import ipaddress
+import re
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -97,10 +98,9 @@ class Guard:
 
 
 def _name_of(host: str) -> str:
-    """The name in a Host header, without port and brackets, in lower case."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+    """The name in a Host header, without port and brackets, in lower case; "" if it is no name."""
+    parts = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::\d*)?", host)
+    return "" if parts is None else (parts[1] or parts[2] or "").lower()
 
 
 def _same_origin(origin: str, host: str) -> bool:

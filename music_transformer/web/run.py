@@ -1,13 +1,43 @@
 """Start the server, say where it is, and end it properly."""
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from music_transformer.errors import ConfigError
+
+#: How long a browser may take to send the head of a request; a connection without one is closed.
+HEAD_SECONDS = 20.0
+
+
+class _Protocol(H11Protocol):
+    """HTTP, where a request that is half sent does not stay for ever."""
+
+    _waiting_since: float | None = None  # for a whole head; None while a request is answered
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+        self._close_if_late()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self.loop.time()
+
+    def _close_if_late(self) -> None:
+        since = self._waiting_since
+        if since is not None and self.loop.time() - since >= HEAD_SECONDS:
+            self.transport.close()
+        if not self.transport.is_closing():
+            self.loop.call_later(HEAD_SECONDS / 4, self._close_if_late)
 
 
 class Server(uvicorn.Server):
@@ -18,6 +48,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=_Protocol,
                 log_level="warning",
                 access_log=False,
                 ws="none",

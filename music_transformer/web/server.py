@@ -60,6 +60,8 @@ from music_transformer.web.takes import Take, rows_of
 STATIC = Path(__file__).parent / "static"
 MAX_MIDI_BYTES = 4 << 20
 MAX_JSON_BYTES = 2 << 20
+#: How long the body of a request may take.
+BODY_SECONDS = 60.0
 #: A comment on an idle channel, so that nothing in between thinks it dead.
 IDLE_SECONDS = 15.0
 #: The settings that the page lets a user slide, each with its [low, high, step].
@@ -317,17 +319,22 @@ def _body(chunk: bytes) -> dict[str, Any]:
 
 
 async def _body_of(request: Request, limit: int) -> bytes:
-    """The body, refused as soon as it is larger than ``limit`` bytes."""
+    """The body, refused as soon as it is larger than ``limit`` bytes, or too slow."""
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise HTTPException(
-                    413,
-                    f"larger than {limit >> 20} MB, too large for a motif.",
-                    headers={"Connection": "close"},
-                )
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise HTTPException(
+                        413,
+                        f"larger than {limit >> 20} MB, too large for a motif.",
+                        headers={"Connection": "close"},
+                    )
+    except TimeoutError as error:
+        raise HTTPException(
+            408, "the upload took too long.", headers={"Connection": "close"}
+        ) from error
     except ClientDisconnect as error:
         raise HTTPException(400, "the upload was broken off.") from error
     return bytes(body)

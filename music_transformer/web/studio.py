@@ -33,6 +33,7 @@ MAX_TAKES = 24  # of one page
 MAX_WAITING = 48  # of all pages
 MAX_NOTES = 20_000
 MAX_SECONDS = 300.0
+MAX_MOTIF_SECONDS = 3600.0  # of what one take continues; a rest costs events too
 MAX_SOUND_SECONDS = 900.0
 FORGET_SECONDS = 60.0
 
@@ -192,6 +193,8 @@ class Studio:
             task: what is done with it, `models.CONTINUE` or `models.ACCOMPANY`.
 
         Raises:
+            ConfigError: the model is not on offer, or there are too many takes.
+            MidiError: the part has no notes, or is too long.
             ConfigError: the model is not on offer or cannot do this, or there are too many takes.
             MidiError: the part has no notes.
         """
@@ -209,6 +212,11 @@ class Studio:
         notes = None if primer is None else primer.notes
         if notes is not None and cut is not None:
             notes = _part(notes, *cut)
+        if notes is not None and notes.end_time > MAX_MOTIF_SECONDS:
+            raise MidiError(
+                f"the motif lasts {notes.end_time:,.0f} s, {MAX_MOTIF_SECONDS:,.0f} are the most; "
+                "choose a part of it."
+            )
         stem = _stem(primer.title if primer else model)
         if task == ACCOMPANY:
             if notes is None:

@@ -32,6 +32,8 @@ from music_transformer.web.models import CONTINUE, Model
 
 #: How often the page hears of new notes.
 TELL_SECONDS = 0.1
+#: How long one take may keep the thread that all takes share.
+BUDGET_SECONDS = 900.0
 
 QUEUED, LOADING, COMPOSING = "queued", "loading", "composing"
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
@@ -80,7 +82,6 @@ class Take:
     warnings: list[str] = field(default_factory=list)
     bars: list[float] = field(default_factory=list)
     read: Primer = field(default_factory=lambda: Primer([]))
-    _continuation: Continuation | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _told: dict[tuple[float, int, int], Row] = field(default_factory=dict)
 
@@ -135,12 +136,14 @@ class Take:
         continuation = Continuation(session, self.primer, [SampleSpec(self.settings)])
         self.read = continuation.primer
         self.ids = list(self.read.ids)
-        self._continuation = continuation
-        self.primer_seconds = continuation.primer_seconds
-        opening = self.decoded()
-        self.bars = bar_lines(opening).round(4).tolist()
+        opening = self.decoded(session)
+        self.primer_seconds = opening.end_time
+        if self.primer is not None:  # what is read begins with its first note
+            bars = bar_lines(self.primer) - self.primer.start.min()
+            self.bars = bars[(bars > -1e-3) & (bars <= self.primer_seconds)].round(4).tolist()
         self._tell_notes(opening)
         self.move_to(COMPOSING)
+        used_up: list[str] = []
         started = told = time.perf_counter()
         with closing(continuation.ids()) as new:
             for _, event_id in new:
@@ -148,13 +151,18 @@ class Take:
                 if self.is_stopped:
                     break
                 now = time.perf_counter()
+                if now - started > BUDGET_SECONDS:
+                    used_up = [f"ended after {BUDGET_SECONDS:g} s of composing"]
+                    break
                 if now - told >= TELL_SECONDS:
                     told, self.elapsed_seconds = now, now - started
-                    self._tell_notes(self.decoded())
+                    self._tell_notes(self.decoded(session))
                 between()
         self.elapsed_seconds = time.perf_counter() - started
         self._finish(session)
-        if not self.is_stopped:
+        if used_up:
+            self.warnings = used_up + self.warnings
+        elif not self.is_stopped:
             self.warnings = list(continuation.generations()[0].report.warnings)
         self.move_to(STOPPED if self.is_stopped else DONE)
 
@@ -194,17 +202,14 @@ class Take:
         self._told.clear()
         self.keep(ranked[0].notes, ranked[0].report.warnings)
 
-    def decoded(self) -> NoteSequence:
-        """The primer's own notes, and those of the events so far."""
-        if self._continuation is None:
-            return NoteSequence(pitch=[], velocity=[], start=[], end=[])
-        return self._continuation.result(self.ids[len(self.read.ids) :])[0]
+    def decoded(self, session: Session) -> NoteSequence:
+        """The notes of the events so far; a chorale keeps the beat of its primer."""
+        return session.tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
 
     def _finish(self, session: Session) -> None:
         whole = session.tokenizer.crop_step
         del self.ids[len(self.ids) // whole * whole :]  # a row without all its voices
-        self.notes = self.decoded()
-        self.bars = bar_lines(self.notes).round(4).tolist()
+        self.notes = self.decoded(session)
         self._tell_notes(self.notes)
         start, end = self.primer_seconds, self.notes.end_time
         if end > start:

@@ -144,6 +144,11 @@ def test_an_earlier_test_is_replaced_only_with_force_and_nothing_else_ever_is(
     (mine / "thesis.txt").write_text("years of work")
     assert main(build(study, mine, "--force")) == 2
     assert (mine / "thesis.txt").exists()
+    for place in (built, built / "clips"):  # nor is a file of the user's beside ours
+        (place / "notes.txt").write_text("years of work")
+        assert main(build(study, built, "--force")) == 2
+        assert "notes.txt: not of the listening test" in capsys.readouterr().err
+        (place / "notes.txt").unlink()
 
 
 def test_analyse_finds_what_the_listeners_preferred(

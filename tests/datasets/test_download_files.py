@@ -108,7 +108,7 @@ class _Count(Meter):
 
 
 def _part(out: Path) -> Path:
-    return out.with_name(out.name + ".part")
+    return out.with_name(f".{out.name}.{FILE.sha256[:16]}.part")
 
 
 def test_a_file_is_fetched_and_nothing_else_is_left(server: _Server, tmp_path: Path) -> None:

@@ -35,3 +35,15 @@ def test_the_primer_is_read_as_the_settings_say(
     assert take.read.ids == wanted.primer_ids
     assert take.ids == wanted.ids
     assert take.primer_seconds == wanted.report.primer_seconds
+
+
+def test_a_take_ends_when_its_time_is_used_up(
+    checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("music_transformer.web.takes.BUDGET_SECONDS", 0)
+    model = Model("piano", checkpoints / "piano", "", 61)
+    take = Take(model, None, Settings(events=4000), "t", lambda _: None)
+    take.compose(load_checkpoint(str(checkpoints / "piano"), device="cpu"), lambda: None)
+    assert take.state == DONE
+    assert len(take.ids) < 10
+    assert take.warnings[0] == "ended after 0 s of composing"

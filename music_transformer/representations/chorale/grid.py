@@ -1,6 +1,6 @@
 """From notes to the grid of a chorale: sixteenths, voices, and the ids of its cells."""
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import Counter
 
 import numpy as np
@@ -92,7 +92,8 @@ def grid_by_voice(pitch: Ints, voice: Ints, begin: Ints, finish: Ints) -> Ints:
 def grid_by_pitch(notes: NoteSequence, begin: Ints, finish: Ints) -> Ints:
     """The grid (T, 4) of notes whose voices are found by pitch, sixteenth by sixteenth.
 
-    A pitch that two tracks play is two voices; within one track and channel it sounds once.
+    A pitch that two tracks play is two voices; within one track and channel it sounds once. The
+    work grows with the notes, however many sound together.
     """
     grid = np.full((int(finish.max()), N_VOICES), -1, dtype=np.int64)
     keys = list(zip(*(c.tolist() for c in (notes.pitch, notes.track, notes.channel)), strict=True))
@@ -100,24 +101,32 @@ def grid_by_pitch(notes: NoteSequence, begin: Ints, finish: Ints) -> Ints:
     changes += [(at, -1, key) for at, key in zip(finish.tolist(), keys, strict=True)]
     changes.sort()
     count: Counter[tuple[int, int, int]] = Counter()  # of the notes that sound, by key
-    low_to_high: list[int] = []  # their pitches, one for each key
+    voices = [0] * SILENCE  # keys that sound, by pitch
+    low_to_high: list[int] = []  # the pitches that sound
     now = 0
     for at, change, key in changes:
         if at > now:
-            grid[now:at] = _outer_and_next(low_to_high)
+            grid[now:at] = _outer_and_next(low_to_high, voices)
             now = at
         before = count[key]
         count[key] += change
+        pitch = key[0]
         if before == 0:
-            insort(low_to_high, key[0])
+            if not voices[pitch]:
+                insort(low_to_high, pitch)
+            voices[pitch] += 1
         elif count[key] == 0:
-            del low_to_high[bisect_left(low_to_high, key[0])]
+            voices[pitch] -= 1
+            if not voices[pitch]:
+                low_to_high.remove(pitch)
     return grid
 
 
-def _outer_and_next(low_to_high: list[int]) -> tuple[int, int, int, int]:
+def _outer_and_next(low_to_high: list[int], voices: list[int]) -> tuple[int, int, int, int]:
     """Soprano, alto, tenor, bass: outer pitches first, then their neighbours; -1 for silence."""
-    pitches, n = low_to_high, len(low_to_high)
+    few = low_to_high if len(low_to_high) <= 4 else low_to_high[:2] + low_to_high[-2:]
+    pitches = [pitch for pitch in few for _ in range(min(voices[pitch], 4))]
+    n = len(pitches)
     return (
         pitches[-1] if n else -1,
         pitches[-2] if n > 2 else -1,

@@ -159,14 +159,12 @@ def _kept(
         start=notes.pedals.start,
         end=notes.pedals.end,
     )
-    voice = np.zeros(len(rows), dtype=np.int64)
-    return notes.replaced(
+    return NoteSequence(
         pitch=notes.pitch[rows],
         velocity=notes.velocity[rows],
         start=start,
         end=end,
-        channel=voice,
-        track=voice,
         pedals=pedals,
-        track_names=(),
+        end_time=notes.end_time,
+        tempos=notes.tempos,
     )
