@@ -122,7 +122,7 @@ class Sampling:
         float, None, DRAWN,
         "performances: how strongly pace, polyphony, register and loudness are drawn back to the "
         "motif's; 0 leaves the model alone",
-        low=0, high=4, choose="0 to 4", otherwise=0.0,
+        low=0, high=4, choose="0 to 4", otherwise=1.0, slider=(0, 2, 0.1),
     )  # fmt: skip
     hold_seconds: float | None = setting(
         float, None, CARE,

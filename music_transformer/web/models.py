@@ -62,6 +62,7 @@ class Model:
             "context": self.context,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
+            "closeness": sampling.closeness,
         }
 
 

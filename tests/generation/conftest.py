@@ -44,7 +44,7 @@ def make_session() -> MakeSession:
             model = MusicTransformer(config).eval()
         if double:
             model = model.double()
-        once = Sampling(candidates=1, resample=0)
+        once = Sampling(closeness=0, candidates=1, resample=0)
         return Session(model, tokenizer, config, {}, Path("nowhere"), torch.device("cpu"), once)
 
     return make

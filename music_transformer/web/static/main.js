@@ -205,6 +205,7 @@ function settings() {
     seconds: $("task").value === "accompany" ? Math.ceil(motif?.seconds ?? 0) : Number($("seconds").value),
     temperature: Number($("temperature").value),
     top_p: Number($("top-p").value),
+    closeness: Number($("closeness").value),
   };
 }
 
@@ -256,6 +257,7 @@ function adoptModel() {
   if (model) {
     slideTo($("temperature"), model.temperature);
     slideTo($("top-p"), model.top_p);
+    slideTo($("closeness"), model.closeness);
   }
   showSettings();
 }
@@ -270,6 +272,7 @@ function showSettings() {
   $("seconds-value").textContent = `${$("seconds").value} s`;
   $("temperature-value").textContent = Number($("temperature").value).toFixed(2);
   $("top-p-value").textContent = Number($("top-p").value).toFixed(2);
+  $("closeness-value").textContent = Number($("closeness").value).toFixed(1);
   $("length").hidden = $("task").value === "accompany";
   $("model-hint").textContent = HINTS[chosenModel()?.kind] ?? "";
   showButton();
@@ -303,7 +306,7 @@ function wire() {
   $("octave").textContent = pitchName(keyboard.base);
 
   $("compose").onsubmit = (event) => { event.preventDefault(); ask(settings()).catch(() => {}); };
-  for (const id of ["seconds", "temperature", "top-p", "count"]) $(id).oninput = showSettings;
+  for (const id of ["seconds", "temperature", "top-p", "closeness", "count"]) $(id).oninput = showSettings;
   $("model").onchange = adoptModel;
   $("task").onchange = offerModels;
   $("undo").lastElementChild.onclick = async () => { await takes.undo(); showTakes(); };
