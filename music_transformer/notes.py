@@ -244,10 +244,16 @@ class NoteSequence:
             end=np.clip(self.end[inside], start, end) - start,
             pedals=self.pedals.sliced(start, end),
             end_time=end - start,
-            tempos=self.tempos.sliced(start, end),
-            time_signatures=self.time_signatures.part(self.tempos, start, end),
-            key_signatures=self.key_signatures.sliced(start, end),
+            **self.score(start, end),
         )
+
+    def score(self, start: float, end: float) -> dict[str, Any]:
+        """Tempo map, metre and key from second `start` to `end`, counted from `start`, by name."""
+        return {
+            "tempos": self.tempos.sliced(start, end),
+            "time_signatures": self.time_signatures.part(self.tempos, start, end),
+            "key_signatures": self.key_signatures.sliced(start, end),
+        }
 
     def followed_by(self, continuation: NoteSequence, *, at: float | None = None) -> NoteSequence:
         """These notes, untouched, and then others on tracks of their own: a motif and what follows.

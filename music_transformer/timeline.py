@@ -143,6 +143,11 @@ class Tempos(Changes):
         """The same beats, each `factor` times as long."""
         return Tempos(self.seconds * factor, self.seconds_per_quarter * factor, self.division)
 
+    def quarter_at(self, second: float) -> float:
+        """How many seconds a quarter lasts there."""
+        times, lengths, _ = self._segments()
+        return float(lengths[max(int(np.searchsorted(times, second, side="right")) - 1, 0)])
+
     def fine_division(self) -> int:
         """Ticks per quarter, a multiple of `division`, that make a tick 0.1 ms or less.
 

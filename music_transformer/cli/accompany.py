@@ -26,11 +26,6 @@ examples:
 --samples 3 --out three.mid writes three-1.mid (the likeliest), three-2.mid and three-3.mid.
 """
 
-#: By the kind of the checkpoint's tokenizer.
-TRACK_NAMES = {
-    "chorale": ("soprano", "alto", "tenor", "bass"),
-    "accompaniment": ("melody", "accompaniment"),
-}
 CHORALE_CANDIDATES = 8
 PARTS = ("both", "accompaniment", "melody")
 
@@ -96,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     kind, ranked = _accompany(args, settings)
     with ExitStack() as stack:  # every file appears, or none does
         for sample, accompaniment in zip(files, ranked, strict=False):
-            _write(stack, sample, accompaniment, args, TRACK_NAMES[kind])
+            _write(stack, sample, accompaniment, args)
     _print(args, files, ranked, unit="composed note" if kind == "chorale" else "event")
     return 0
 
@@ -104,10 +99,11 @@ def run(args: argparse.Namespace) -> int:
 def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list[Accompaniment]]":
     """The kind of the checkpoint, and the candidates it composed, the likeliest first."""
     from music_transformer.cli.output import naming, report_warnings, say_device
-    from music_transformer.midi import read_midi
+    from music_transformer.midi import check_writable, read_midi
 
     melody = read_midi(args.melody)
     report_warnings(args.melody, melody.warnings)
+    check_writable(melody, str(args.melody))
     if args.wav:
         from music_transformer.render.audio import check_sound_length
 
@@ -117,7 +113,8 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
 
     session = load_checkpoint(args.checkpoint, device=args.device)
     kind = session.tokenizer.kind
-    _check_kind(args, kind)
+    if kind == "accompaniment" and args.keep_key:
+        raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
     say_device(args.device, session.device)
 
     from music_transformer.generation import accompany
@@ -131,17 +128,6 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
             settings=settings,
             progress=progress,
         )
-
-
-def _check_kind(args: argparse.Namespace, kind: str) -> None:
-    """Raise ConfigError where a checkpoint of this kind cannot do what is asked."""
-    if kind not in TRACK_NAMES:
-        raise ConfigError(
-            f"the checkpoint {args.checkpoint} does not accompany, it continues a {kind}; take one "
-            "of chorales, such as bach, or of accompaniments, such as piano-accompaniment."
-        )
-    if kind == "accompaniment" and args.keep_key:
-        raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
 
 
 def _candidates(args: argparse.Namespace, kind: str) -> int:
@@ -171,15 +157,13 @@ def _write(
     files: dict[str, Path],
     accompaniment: "Accompaniment",
     args: argparse.Namespace,
-    names: tuple[str, ...],
 ) -> None:
     """Write the files of one candidate under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
-    from music_transformer.midi import write_midi
+    from music_transformer.midi import bar_lines, write_midi
 
-    notes, track_names = _only(accompaniment.notes, args.parts, names)
-    midi = stack.enter_context(atomic_path(files["midi"], replace=args.force))
-    write_midi(notes, midi, track_names=track_names)
+    notes = _only(accompaniment.notes, args.parts)
+    write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))
     if "wav" in files:
         from music_transformer.render.audio import render_wav
 
@@ -188,24 +172,24 @@ def _write(
         from music_transformer.render.pianoroll import plot_pianoroll
 
         melody_track = None if args.parts == "accompaniment" else 0
-        figure = plot_pianoroll(notes, melody_track=melody_track, title=files["midi"].stem)
+        figure = plot_pianoroll(
+            notes, melody_track=melody_track, title=files["midi"].stem, bars=bar_lines(notes)
+        )
         figure.savefig(stack.enter_context(atomic_path(files["plot"], replace=args.force)))
 
 
-def _only(
-    notes: "NoteSequence", parts: str, names: tuple[str, ...]
-) -> "tuple[NoteSequence, tuple[str, ...]]":
-    """The tracks that are asked for, the first of them track 0, and their names."""
+def _only(notes: "NoteSequence", parts: str) -> "NoteSequence":
+    """The tracks that are asked for, the first of them track 0."""
     from music_transformer.notes import Pedals
 
     if parts == "both":
-        return notes, names
+        return notes
     first = 0 if parts == "melody" else 1
     rows = (notes.track == 0) if parts == "melody" else (notes.track > 0)
     pedals = notes.pedals if parts == "melody" else Pedals()
     chosen = notes.selected(rows)
-    chosen = chosen.replaced(track=chosen.track - first, pedals=pedals)
-    return chosen, names[:1] if parts == "melody" else names[1:]
+    names = notes.track_names[:1] if parts == "melody" else notes.track_names[1:]
+    return chosen.replaced(track=chosen.track - first, pedals=pedals, track_names=names)
 
 
 def _print(

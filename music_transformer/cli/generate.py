@@ -100,12 +100,13 @@ def _generate(
 ) -> "tuple[list[Generation], MemorisationIndex | None]":
     """The samples, and what the model's training data are known by."""
     from music_transformer.cli.output import naming, report_warnings, say_device
-    from music_transformer.midi import read_midi
+    from music_transformer.midi import check_writable, read_midi
 
     primer = None
     if args.primer is not None:
         primer = read_midi(args.primer)
         report_warnings(args.primer, primer.warnings)
+        check_writable(primer, str(args.primer))
         if args.wav:
             from music_transformer.render.audio import check_sound_length
 
@@ -154,7 +155,7 @@ def _write(
 ) -> None:
     """Write the files of one sample under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
-    from music_transformer.midi import write_midi
+    from music_transformer.midi import bar_lines, write_midi
 
     notes = generation.continuation if args.without_primer else generation.notes
     write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))
@@ -172,7 +173,9 @@ def _write(
 
         has_primer = args.primer is not None and not args.without_primer
         primer_end = generation.report.primer_seconds if has_primer else None
-        figure = plot_pianoroll(notes, primer_end=primer_end, title=files["midi"].stem)
+        figure = plot_pianoroll(
+            notes, primer_end=primer_end, title=files["midi"].stem, bars=bar_lines(notes)
+        )
         figure.savefig(stack.enter_context(atomic_path(files["plot"], replace=args.force)))
 
 

@@ -88,7 +88,11 @@ def accompany(
             raise ConfigError(f"{name}: an accompaniment is as long as its melody; leave it out.")
     specs = [SampleSpec(how, number) for number in range(candidates)]
     results = tasks[kind](session, melody, specs, keep_key, progress or _silently)
-    return [Accompaniment(*one) for one in results]
+    names = session.tokenizer.accompanied
+    return [
+        Accompaniment(notes.replaced(track_names=names), ids, report)
+        for notes, ids, report in results
+    ]
 
 
 def _silently(done: float, total: float) -> None:

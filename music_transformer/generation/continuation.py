@@ -4,8 +4,9 @@ The length is asked for in seconds past the primer's end, which are met exactly,
 is masked until then, which is to say always. What still sounds at the end is closed there, and a
 chorale's last sixteenth gets all its voices.
 
-Times of the result lie on the grid of the events (10 ms, or sixteenths), the primer's too: `notes`
-is what `decode` makes of the primer's ids and the new ones, so a note may sound across the join.
+The notes of a primer come out as they went in, with their tempo, metre, key, pedal and tracks; the
+continuation lies behind them on the grid of its events (10 ms, or sixteenths), on tracks of its
+own. A primer of ids is decoded with what follows, so a note may sound across the join.
 
 The same call on the same machine gives the same ids. Beside other samples a sample may, rarely,
 differ from itself drawn alone, see `loop`.
@@ -42,7 +43,7 @@ class Generation:
     """One sample.
 
     Attributes:
-        notes: the primer and its continuation.
+        notes: the primer and its continuation, under the primer's map.
         continuation: the notes that begin after the primer, whose end is 0 here.
         ids: all events, those of the primer first.
         primer_ids: what the model was given.
@@ -194,6 +195,10 @@ class Continuation:
             last_seconds=settings.primer_seconds,
             keep_silence=settings.keep_silence,
         )
+        self._motif: NoteSequence | None = None
+        if isinstance(primer, NoteSequence):
+            begin = self.primer.begin
+            self._motif = primer.sliced(begin, primer.end_time) if begin else primer
         self._samples = [self._sample(spec.resolved(session)) for spec in specs]
         self._elapsed_seconds = 0.0
         self._reread = [0] * len(specs)
@@ -236,9 +241,21 @@ class Continuation:
         """The results, once `ids` is exhausted."""
         return [self._generation(number) for number in range(len(self._samples))]
 
-    def decoded(self, ids: list[int]) -> NoteSequence:
-        """The notes of some ids, in the beat of the primer."""
-        return self._session.tokenizer.decode(ids, seconds_per_beat=self.primer.seconds_per_beat)
+    @property
+    def primer_seconds(self) -> float:
+        """When the continuation begins in the result."""
+        return self.primer.end - self.primer.begin
+
+    def result(self, new: Sequence[int]) -> tuple[NoteSequence, NoteSequence]:
+        """Of some new ids: the primer and what follows, and what follows alone."""
+        tokenizer, primer = self._session.tokenizer, self.primer
+        alone = tokenizer.continuation(primer, new)
+        alone = alone.replaced(track_names=alone.track_names or ("continuation",))
+        if self._motif is None:
+            ids, beat = [*primer.ids, *new], primer.seconds_per_beat
+            return tokenizer.decode(ids, seconds_per_beat=beat), alone
+        notes = self._motif.followed_by(alone, at=self.primer_seconds)
+        return notes, alone.replaced(**notes.score(self.primer_seconds, notes.end_time))
 
     def _sample(self, spec: SampleSpec) -> Sample:
         limits = Limits(
@@ -256,10 +273,12 @@ class Continuation:
         sample, primer = self._samples[number], self.primer
         new = [*sample.drawn, *sample.closing]
         ids = [*primer.ids, *new]
-        tokenizer = self._session.tokenizer
-        continuation = tokenizer.continuation(primer, new)
+        notes, continuation = self.result(new)
         broken = broken_rules(continuation)
-        remote = seam_distance(self.decoded(primer.ids), continuation)
+        before = self._session.tokenizer.decode(
+            primer.ids, seconds_per_beat=primer.seconds_per_beat
+        )
+        remote = seam_distance(before, continuation)
         account = sample.account()
         if self.settings.events is not None:  # what fills the last sixteenth closes it
             account["events"] = self.settings.events
@@ -270,9 +289,7 @@ class Continuation:
             seconds=sample.grammar.seconds,
             notes=len(continuation),
             primer_events=len(primer.ids),
-            primer_seconds=tokenizer.duration_seconds(
-                primer.ids, seconds_per_beat=primer.seconds_per_beat
-            ),
+            primer_seconds=self.primer_seconds,
             windows_reread=self._reread[number],
             elapsed_seconds=self._elapsed_seconds,
             events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
@@ -280,7 +297,7 @@ class Continuation:
             broken_rules=tuple(broken),
             seam_distance=remote if math.isfinite(remote) else None,
         )
-        return Generation(self.decoded(ids), continuation, ids, list(primer.ids), report)
+        return Generation(notes, continuation, ids, list(primer.ids), report)
 
 
 def _long_notes(sample: Sample) -> list[str]:

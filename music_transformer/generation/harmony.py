@@ -186,14 +186,11 @@ def _with_lower_voices(
     count = int(lower.sum())
     level = round(float(np.median(melody.velocity)))
     voice = grid.track[lower]
-    return NoteSequence(
+    return melody.replaced(
         pitch=np.append(melody.pitch, grid.pitch[lower]),
         velocity=np.append(melody.velocity, np.full(count, level)),
         start=np.append(melody.start, melody.tempos.at_quarters(grid.start[lower])),
         end=np.append(melody.end, melody.tempos.at_quarters(grid.end[lower])),
         channel=np.append(melody.channel, voice),
         track=np.append(melody.track, voice),
-        pedals=melody.pedals,
-        end_time=melody.end_time,
-        tempos=melody.tempos,
     )

@@ -245,7 +245,7 @@ def _choose_grid(seconds: FloatArray, tempos: Tempos) -> _Grid:
         divisions = (tempos.division,) if tempos.division else _DIVISIONS
         exact = [_grid(seconds, tempos, division) for division in divisions]
         close = [_grid(seconds, tempos, tempos.fine_division())]
-    candidates = [*exact, *close, *plain] if tempos.division else [*exact, *plain, *close]
+    candidates = [*exact, *close] if tempos.division else [*exact, *plain, *close]
     for grid in candidates:
         if grid.error_seconds <= _EXACT_SECONDS:
             return grid

@@ -36,12 +36,15 @@ class Primer:
     Attributes:
         ids: possibly none.
         first_place: index of the first id in its piece; the START before it has this place.
-        seconds_per_beat: the primer's beat, where time is counted in beats.
+        seconds_per_beat: the primer's last beat, where time is counted in beats.
+        begin, end: the seconds between which they lie in the notes they were read from.
     """
 
     ids: list[int]
     first_place: int = 0
     seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
+    begin: float = 0.0
+    end: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ The query is the place that wrote the note: the weights with which the model, ha
 it, chose this event. For a note of the primer: those with which it would have expected it.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from music_transformer.web.takes import Take, rows_of
 
 #: The past that is looked at, the whole context of most models: as much as a moment's work.
 MAX_EVENTS = 2048
+Note = tuple[float, int, int]  # start, pitch, track
 #: Less than this is not drawn.
 SMALLEST_WEIGHT = 0.004
 #: Notes of one pitch and track are further apart than this.
@@ -42,17 +44,11 @@ def attention_of_note(
         ConfigError: the take has no such note, or the model no attention heads.
     """
     require_heads(session)
-    notes = [(begin, p, t) for begin, _, p, _, t in rows_of(take.decoded(session))]
-    row = next(
-        (
-            row
-            for row, (begin, *which) in enumerate(notes)
-            if which == [pitch, track] and abs(begin - start) < SAME_SECONDS
-        ),
-        None,
-    )
-    if row is None:
+    told = [(begin, p, t) for begin, _, p, _, t in rows_of(take.decoded())]
+    if not any(_far(note, start, pitch, track) < SAME_SECONDS for note in told):
         raise ConfigError("the take has no such note.")
+    notes = _as_told(session, take, told)
+    row = min(range(len(notes)), key=lambda row: _far(notes[row], start, pitch, track))
     parts = session.tokenizer.note_of_event(take.ids)  # its rows are those of `notes`
     read = [session.tokenizer.start, *take.ids[: parts.onset[row]]]
     first = max(0, len(read) - min(session.config.context, MAX_EVENTS))
@@ -76,3 +72,24 @@ def attention_of_note(
             for (layer, head, note), in_notes in zip(kept.tolist(), shown_row.tolist(), strict=True)
         ],
     }
+
+
+def _as_told(session: Session, take: Take, told: list[Note]) -> list[Note]:
+    """The note that was told for each note of the ids: a primer's lie off the grid of its ids."""
+    beat = take.read.seconds_per_beat
+    notes = session.tokenizer.decode(take.ids, seconds_per_beat=beat)
+    shift = take.primer_seconds - session.tokenizer.duration_seconds(
+        take.read.ids, seconds_per_beat=beat
+    )
+    tracks = max(t for _, _, t in told) - int(notes.track.max())  # those of the primer
+    return [
+        min(told, key=lambda note: (_far(note, begin + shift, p), abs(note[2] - t - tracks)))
+        for begin, _, p, _, t in rows_of(notes)
+    ]
+
+
+def _far(note: Note, start: float, pitch: int, track: int | None = None) -> float:
+    """How many seconds lie between a note and another of this pitch and track, if it is one."""
+    if note[1] != pitch or track not in (None, note[2]):
+        return math.inf
+    return abs(note[0] - start)

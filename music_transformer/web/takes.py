@@ -82,6 +82,7 @@ class Take:
     warnings: list[str] = field(default_factory=list)
     bars: list[float] = field(default_factory=list)
     read: Primer = field(default_factory=lambda: Primer([]))
+    _continuation: Continuation | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _told: dict[tuple[float, int, int], Row] = field(default_factory=dict)
 
@@ -136,11 +137,10 @@ class Take:
         continuation = Continuation(session, self.primer, [SampleSpec(self.settings)])
         self.read = continuation.primer
         self.ids = list(self.read.ids)
-        opening = self.decoded(session)
-        self.primer_seconds = opening.end_time
-        if self.primer is not None:  # what is read begins with its first note
-            bars = bar_lines(self.primer) - self.primer.start.min()
-            self.bars = bars[(bars > -1e-3) & (bars <= self.primer_seconds)].round(4).tolist()
+        self._continuation = continuation
+        self.primer_seconds = continuation.primer_seconds
+        opening = self.decoded()
+        self.bars = bar_lines(opening).round(4).tolist()
         self._tell_notes(opening)
         self.move_to(COMPOSING)
         used_up: list[str] = []
@@ -156,7 +156,7 @@ class Take:
                     break
                 if now - told >= TELL_SECONDS:
                     told, self.elapsed_seconds = now, now - started
-                    self._tell_notes(self.decoded(session))
+                    self._tell_notes(self.decoded())
                 between()
         self.elapsed_seconds = time.perf_counter() - started
         self._finish(session)
@@ -202,14 +202,17 @@ class Take:
         self._told.clear()
         self.keep(ranked[0].notes, ranked[0].report.warnings)
 
-    def decoded(self, session: Session) -> NoteSequence:
-        """The notes of the events so far; a chorale keeps the beat of its primer."""
-        return session.tokenizer.decode(self.ids, seconds_per_beat=self.read.seconds_per_beat)
+    def decoded(self) -> NoteSequence:
+        """The primer's own notes, and those of the events so far."""
+        if self._continuation is None:
+            return NoteSequence(pitch=[], velocity=[], start=[], end=[])
+        return self._continuation.result(self.ids[len(self.read.ids) :])[0]
 
     def _finish(self, session: Session) -> None:
         whole = session.tokenizer.crop_step
         del self.ids[len(self.ids) // whole * whole :]  # a row without all its voices
-        self.notes = self.decoded(session)
+        self.notes = self.decoded()
+        self.bars = bar_lines(self.notes).round(4).tolist()
         self._tell_notes(self.notes)
         start, end = self.primer_seconds, self.notes.end_time
         if end > start:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from music_transformer.checkpoint import Session
 from music_transformer.errors import CheckpointError, ConfigError, MidiError, TokenError
 from music_transformer.generation import generate, generate_batch, stream
-from music_transformer.notes import NoteSequence, Tempos
+from music_transformer.midi import read_midi, write_midi
+from music_transformer.notes import KeySignatures, NoteSequence, Pedals, Tempos, TimeSignatures
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.representations.performance.vocabulary import TIME_SHIFT, VELOCITY
 
@@ -118,6 +120,50 @@ def test_the_primer_is_kept_as_the_beginning(make_session: MakeSession) -> None:
     own = result.notes.start < 2.0
     assert np.array_equal(result.notes.pitch[own], motif().pitch)
     assert np.array_equal(result.notes.end[own], motif().end)
+
+
+@pytest.mark.parametrize("kind", ["performance", "pedal", "chorale"])
+def test_the_file_that_comes_out_begins_with_the_users_own(
+    make_session: MakeSession, motifs: Path, tmp_path: Path, kind: str
+) -> None:
+    """Off the grid, under a pedal, on two tracks in 3/4: all of it is there again, and goes on."""
+    waltz = NoteSequence(
+        pitch=[60, 64, 67],
+        velocity=[81, 80, 33],
+        start=[1.0, 1.5031, 2.0],
+        end=[1.5, 2.0047, 3.4],
+        channel=[0, 2, 0],
+        track=[0, 1, 0],
+        pedals=Pedals([0], [1.0123], [1.9]),
+        end_time=3.5,
+        tempos=Tempos([0.0, 1.0], [0.5, 0.6], 480),
+        time_signatures=TimeSignatures([1.0], [3], [4]),
+        key_signatures=KeySignatures([0.0], [-2], [0]),
+        track_names=("right", "left"),
+        title="Waltz",
+    )
+    for name in ["waltz", *sorted(path.name for path in motifs.glob("*.mid"))]:
+        own = waltz if name == "waltz" else read_midi(motifs / name)
+        result = generate(make_session(kind), own, events=24)
+        again = read_midi(write_midi(result.notes, tmp_path / "out.mid"))
+        base = max(len(own.track_names), int(own.track.max()) + 1)
+        of_own = again.selected(again.track < base)
+        assert [of_own.pitch.tolist(), of_own.velocity.tolist()] == [
+            own.pitch.tolist(),
+            own.velocity.tolist(),
+        ]
+        assert np.abs(of_own.start - own.start).max() < 1e-4
+        assert np.abs(of_own.end - own.end).max() < 1e-4
+        assert again.title == own.title
+        assert again.track_names[:base] == (*own.track_names, *[""] * base)[:base]
+        names = ("soprano", "alto", "tenor", "bass") if kind == "chorale" else ("continuation",)
+        assert again.track_names[base:] == names
+        assert again.tempos.equals(own.tempos.until(result.report.primer_seconds))
+        assert again.time_signatures.equals(own.time_signatures)
+        assert again.key_signatures.equals(own.key_signatures)
+        if kind == "performance":
+            ids = without_closing_rest(result.ids)
+            assert make_session(kind).tokenizer.encode(again, keep_silence=False) == ids
 
 
 def test_the_continuation_holds_the_notes_after_the_primer(make_session: MakeSession) -> None:

@@ -57,7 +57,7 @@ WHOLE += [off(48), off(60)]
 
 
 def test_a_primer_is_read_whole() -> None:
-    assert PERFORMANCE.read_primer(two_notes()) == Primer(WHOLE)
+    assert PERFORMANCE.read_primer(two_notes()) == Primer(WHOLE, end=2.0)
     assert PERFORMANCE.read_primer(None) == PERFORMANCE.read_primer([]) == Primer([])
 
 
@@ -237,12 +237,14 @@ def quarter(index: int) -> list[int]:
 
 
 def test_a_chorale_is_read_on_its_own_beat_with_its_closing_rest() -> None:
-    assert CHORALE.read_primer(four_voices(2)) == Primer([*quarter(0), *quarter(1)], 0, 0.5)
+    assert CHORALE.read_primer(four_voices(2)) == Primer(
+        [*quarter(0), *quarter(1)], 0, 0.5, 0.0, 1.0
+    )
     assert CHORALE.read_primer(four_voices(1, tail=1)).ids == [*quarter(0), *(SILENCE * 4)]
 
 
 def test_leading_silence_of_a_chorale_goes_unless_it_is_kept() -> None:
-    assert CHORALE.read_primer(four_voices(1, lead=1)) == Primer(quarter(0), 0, 0.5)
+    assert CHORALE.read_primer(four_voices(1, lead=1)) == Primer(quarter(0), 0, 0.5, 0.0, 1.0)
     kept = CHORALE.read_primer(four_voices(1, lead=1), keep_silence=True)
     assert kept.ids == [*(SILENCE * 4), *quarter(0)]
 
@@ -254,7 +256,7 @@ def test_a_chorale_that_begins_within_a_beat_keeps_its_place_in_the_beat() -> No
 
 def test_the_last_part_of_a_chorale_keeps_its_place_in_the_piece() -> None:
     notes = four_voices(3, lead=1)
-    assert CHORALE.read_primer(notes, last_seconds=0.5) == Primer(quarter(2), 32, 0.5)
+    assert CHORALE.read_primer(notes, last_seconds=0.5) == Primer(quarter(2), 32, 0.5, 1.5, 2.0)
     assert CHORALE.read_primer(notes, last_seconds=99.0).first_place == 0
     assert CHORALE.read_primer(quarter(0) + quarter(1), last_seconds=0.75).first_place == 16
 

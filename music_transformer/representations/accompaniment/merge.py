@@ -41,7 +41,7 @@ def _on_track(notes: NoteSequence, track: int) -> NoteSequence:
     """The notes and pedals on one track and the channel of its number."""
     pedals = Pedals(np.full(len(notes.pedals), track), notes.pedals.start, notes.pedals.end)
     number = np.full(len(notes), track)
-    return notes.replaced(channel=number, track=number, pedals=pedals, warnings={})
+    return notes.replaced(channel=number, track=number, pedals=pedals, warnings={}, track_names=())
 
 
 def later(notes: NoteSequence, seconds: float) -> NoteSequence:
@@ -82,14 +82,11 @@ def giving_way(piano: NoteSequence, melody: NoteSequence) -> tuple[NoteSequence,
 def together(melody: NoteSequence, piano: NoteSequence) -> NoteSequence:
     """Both, each on its own track and channel, on the tempo map of the melody."""
     track = np.append(melody.track, np.full(len(piano), PIANO_TRACK))
-    return NoteSequence(
+    return melody.replaced(
         pitch=np.append(melody.pitch, piano.pitch),
         velocity=np.append(melody.velocity, piano.velocity),
         start=np.append(melody.start, piano.start),
         end=np.append(melody.end, piano.end),
         channel=track,
         track=track,
-        pedals=melody.pedals,
-        end_time=max(melody.end_time, float(piano.end.max(initial=0.0))),
-        tempos=melody.tempos,
     )

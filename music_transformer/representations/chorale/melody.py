@@ -159,12 +159,14 @@ def _kept(
         start=notes.pedals.start,
         end=notes.pedals.end,
     )
-    return NoteSequence(
+    voice = np.zeros(len(rows), dtype=np.int64)
+    return notes.replaced(
         pitch=notes.pitch[rows],
         velocity=notes.velocity[rows],
         start=start,
         end=end,
+        channel=voice,
+        track=voice,
         pedals=pedals,
-        end_time=notes.end_time,
-        tempos=notes.tempos,
+        track_names=(),
     )

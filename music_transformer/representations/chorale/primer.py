@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from music_transformer.errors import MidiError
-from music_transformer.notes import NoteSequence
+from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations.base import (
     DEFAULT_SECONDS_PER_BEAT,
     Primer,
@@ -38,32 +38,46 @@ def read_primer(
     Its first place is the index of its first id in the whole piece, so that a cut does not move the
     bar line under the step labels.
     """
-    seconds_per_beat = DEFAULT_SECONDS_PER_BEAT
+    tempos = Tempos([0.0], [DEFAULT_SECONDS_PER_BEAT])
     if isinstance(primer, NoteSequence):
-        seconds_per_beat = tokenizer.seconds_per_beat(primer)
-        if seconds_per_beat < SHORTEST_BEAT_SECONDS:
-            raise MidiError(
-                f"the primer's beat lasts {seconds_per_beat:g} s, expected "
-                f"{SHORTEST_BEAT_SECONDS:g} or more: its tempo is damaged."
-            )
+        tempos = primer.tempos
+        _check_beat(tokenizer.seconds_per_beat(primer))
         ids = tokenizer.encode(primer)
         check_closing_rest(primer.end_time - float(primer.end.max()))
         sixteenths = int(to_sixteenths(primer.tempos.quarters(primer.end_time)))
         ids += [SILENCE] * (sixteenths * N_VOICES - len(ids))
     else:
         ids = tokenizer.events_of(primer)
+    end = float(tempos.at_quarters(math.ceil(len(ids) / N_VOICES) / SIXTEENTHS_PER_BEAT))
+    seconds_per_beat = tempos.quarter_at(end)
+    _check_beat(seconds_per_beat)
     dropped = 0 if keep_silence else _leading_silence(ids)
     ids = ids[dropped:]
     in_the_beat = dropped % (N_VOICES * SIXTEENTHS_PER_BEAT)  # an upbeat stays one for the labels
-    first = 0
+    first, begin = 0, 0.0
     if last_seconds is not None:
         sixteenths = max(1, round(last_seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))
         first = N_VOICES * max(0, math.ceil(len(ids) / N_VOICES) - sixteenths)
+        if first:
+            quarter = (dropped + first) / N_VOICES / SIXTEENTHS_PER_BEAT
+            begin = float(tempos.at_quarters(quarter))
         if first and not keep_silence:
             first += _leading_silence(ids[first:])
         if first and all(i == SILENCE for i in ids[first:]):
             raise no_note_in(last_seconds)
-    return Primer(ids[first:], in_the_beat + first, seconds_per_beat)
+    if not isinstance(primer, NoteSequence):
+        begin = (
+            end - math.ceil(len(ids[first:]) / N_VOICES) * seconds_per_beat / SIXTEENTHS_PER_BEAT
+        )
+    return Primer(ids[first:], in_the_beat + first, seconds_per_beat, begin, end)
+
+
+def _check_beat(seconds: float) -> None:
+    if seconds < SHORTEST_BEAT_SECONDS:
+        raise MidiError(
+            f"the primer's beat lasts {seconds:g} s, expected {SHORTEST_BEAT_SECONDS:g} or more: "
+            "its tempo is damaged."
+        )
 
 
 def _leading_silence(ids: list[int]) -> int:

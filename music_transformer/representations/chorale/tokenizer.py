@@ -161,6 +161,7 @@ class ChoraleTokenizer(Representation):
             track=voice,
             end_time=len(grid) * seconds_per_beat / SIXTEENTHS_PER_BEAT,
             tempos=Tempos(seconds=[0.0], seconds_per_quarter=[seconds_per_beat]),
+            track_names=VOICE_NAMES,
         )
 
     def symbols(self, ids: Ids) -> list[str]:

@@ -34,9 +34,14 @@ def read_primer(
         ids += _closing_rest(tokenizer, ids, primer.end_time)
     else:
         ids = tokenizer.events_of(primer)
+    seconds, begin = tokenizer.duration_seconds(ids), 0.0
     if last_seconds is not None:
+        begin = max(seconds - round(last_seconds * STEPS_PER_SECOND) / STEPS_PER_SECOND, 0.0)
         ids = last_part(tokenizer, ids, round(last_seconds * STEPS_PER_SECOND))
-    return Primer(ids if keep_silence else drop_leading_silence(ids))
+    ids = ids if keep_silence else drop_leading_silence(ids)
+    if isinstance(primer, NoteSequence):
+        return Primer(ids, begin=begin, end=max(seconds, primer.end_time))
+    return Primer(ids, end=tokenizer.duration_seconds(ids))
 
 
 def _closing_rest(tokenizer: PerformanceTokenizer, ids: list[int], end_time: float) -> list[int]:
