@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
+from music_transformer.cli.part import add_part_arguments, read_given
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import Settings
 
@@ -68,6 +69,7 @@ def add_parser(subparsers: Any) -> None:
     melody.add_argument(
         "--keep-silence", action="store_true", help="compose before its first note too"
     )
+    add_part_arguments(parser)
     parser.add_argument(
         "--parts",
         choices=PARTS,
@@ -98,12 +100,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list[Accompaniment]]":
     """The kind of the checkpoint, and the candidates it composed, the likeliest first."""
-    from music_transformer.cli.output import naming, report_warnings, say_device
-    from music_transformer.midi import check_writable, read_midi
+    from music_transformer.cli.output import naming, say_device
 
-    melody = read_midi(args.melody)
-    report_warnings(args.melody, melody.warnings)
-    check_writable(melody, str(args.melody))
+    melody = read_given(args.melody, args)
     if args.wav:
         from music_transformer.render.audio import check_sound_length
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
+from music_transformer.cli.part import add_part_arguments, read_given
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
 
@@ -47,6 +48,7 @@ def add_parser(subparsers: Any) -> None:
     add_results(parser, "where to write (default: out/ and the name of the primer)")
     parser.add_argument("--samples", type=int, default=1, help="continuations (default: 1)")
     add_settings(parser, (LENGTH, WISH, DRAWN, CARE, CHOICE, PRIMER))
+    add_part_arguments(parser)
     parser.add_argument(
         "--show-all", action="store_true", help="write all candidates of one sample, the best first"
     )
@@ -76,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         args.samples = args.candidates
     settings = settings_from(args)
     files = result_files(args)
+    if args.primer is None and (args.begin or args.stop):
+        raise ConfigError("--from and --to take a part of a primer, and none is given.")
     if args.primer_gap is not None:
         _check_gap(args)
     generations, index = _generate(args, settings)
@@ -99,14 +103,11 @@ def _generate(
     args: argparse.Namespace, settings: Settings
 ) -> "tuple[list[Generation], MemorisationIndex | None]":
     """The samples, and what the model's training data are known by."""
-    from music_transformer.cli.output import naming, report_warnings, say_device
-    from music_transformer.midi import check_writable, read_midi
+    from music_transformer.cli.output import naming, say_device
 
     primer = None
     if args.primer is not None:
-        primer = read_midi(args.primer)
-        report_warnings(args.primer, primer.warnings)
-        check_writable(primer, str(args.primer))
+        primer = read_given(args.primer, args)
         if args.wav:
             from music_transformer.render.audio import check_sound_length
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -45,3 +46,30 @@ def read_part(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSeq
     report_warnings(path, notes.warnings)
     with naming(path):
         return part_of(notes, args.begin, args.stop)
+
+
+def read_given(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSequence:
+    """What a model is to go on from: `read_part`, if it can be written again.
+
+    A rest of more than two bars at its end (4 s without a metre) is said on stderr.
+
+    Raises:
+        MidiError: as `read_part`, or what a file cannot hold, see `check_writable`.
+        ConfigError: as `read_part`.
+    """
+    from music_transformer.cli.output import warn
+    from music_transformer.midi import check_writable
+
+    notes = read_part(path, args)
+    check_writable(notes, os.fspath(path))
+    last = float(notes.sustained().end.max(initial=0.0))
+    most, rest = 4.0, notes.end_time - last
+    if len(notes.time_signatures) and len(notes.tempos):
+        bar = float(notes.time_signatures.bar_quarters()[-1])
+        most = 2 * bar * notes.tempos.quarter_at(notes.end_time)
+    if len(notes) and rest > most + 0.01:
+        warn(
+            f"{os.fspath(path)}: it ends with a rest of {rest:.1f} s, which counts; "
+            f"--to -{math.floor(rest * 100) / 100:g} drops it."
+        )
+    return notes

@@ -157,6 +157,28 @@ def test_without_a_primer_it_composes_from_nothing(command: Command, tmp_path: P
         assert_strict(out)
 
 
+def test_a_part_is_continued_and_a_long_closing_rest_is_said(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = NoteSequence(
+        pitch=[60, 62, 64], velocity=[70] * 3, start=[0, 1, 2], end=[1, 2, 3], end_time=8.0
+    )
+    primer, out = write_midi(own, tmp_path / "rest.mid"), tmp_path / "a.mid"
+    assert main(command(out, "--seconds", 1, primer=primer)) == 0
+    assert "rest.mid: it ends with a rest of 5.0 s, which counts; --to -5 drops it." in (
+        capsys.readouterr().err
+    )
+    assert (
+        main(command(out, "--seconds", 1, "--from", "1", "--to", "-5", "--force", primer=primer))
+        == 0
+    )
+    assert "a rest" not in capsys.readouterr().err
+    part = read_midi(out)
+    assert part.pitch[part.track == 0].tolist() == [62, 64]
+    assert part.end_time == pytest.approx(3.0)
+    assert main(command(out, "--from", "1", "--force", primer=None)) == 2
+
+
 def test_a_chorale_continues_four_voices_on_their_beat(
     command: Command, chorale: Path, tmp_path: Path
 ) -> None:
