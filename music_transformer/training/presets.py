@@ -152,7 +152,7 @@ PIANO_SMALL = Preset(
 )
 
 #: The recipe of the released piano model, in two stages: crops of 512 on a plateau, stopped when
-#: the time is up; then ``--init`` with window=1024, schedule=cosine anneals (docs/training.md).
+#: the time is up; then ``--init`` with window=2048, schedule=cosine anneals (docs/training.md).
 PIANO = Preset(
     ModelConfig(
         vocab_size=_PERFORMANCE_VOCABULARY,
@@ -161,8 +161,9 @@ PIANO = Preset(
         n_heads=4,
         d_ff=1024,
         dropout=0.0,
-        context=1024,
+        context=2048,
         max_distance=512,
+        performance_state=True,
     ),
     TrainingConfig(
         steps=40_000,
@@ -265,6 +266,7 @@ ACCOMPANIMENT = Preset(
         source_distance=128,
         cross_position="time",
         cross_distance=64,
+        performance_state=True,
     ),
     TrainingConfig(
         steps=1500,
