@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,7 +37,8 @@ class Primer:
         ids: possibly none.
         first_place: index of the first id in its piece; the START before it has this place.
         seconds_per_beat: the primer's last beat, where time is counted in beats.
-        begin, end: the seconds between which they lie in the notes they were read from.
+        begin, end: the seconds between which they lie in the notes they were read from; where they
+            are equal, `read_primer` counts the end from the ids.
     """
 
     ids: list[int]
@@ -343,7 +344,11 @@ class Representation(ABC):
             return Primer([])
         if isinstance(primer, NoteSequence) and not len(primer):
             raise MidiError("the primer has no notes: give one that has, or leave it out.")
-        return self._read_primer(primer, last_seconds, keep_silence)
+        found = self._read_primer(primer, last_seconds, keep_silence)
+        if found.end == found.begin:  # it said nothing of time
+            seconds = self.duration_seconds(found.ids, seconds_per_beat=found.seconds_per_beat)
+            found = replace(found, end=found.begin + seconds)
+        return found
 
     @abstractmethod
     def _read_primer(

@@ -41,7 +41,7 @@ def read_primer(
     ids = ids if keep_silence else drop_leading_silence(ids)
     if isinstance(primer, NoteSequence):
         return Primer(ids, begin=begin, end=max(seconds, primer.end_time))
-    return Primer(ids, end=tokenizer.duration_seconds(ids))
+    return Primer(ids)
 
 
 def _closing_rest(tokenizer: PerformanceTokenizer, ids: list[int], end_time: float) -> list[int]:
