@@ -80,8 +80,8 @@ CHECKPOINTS = {
         ),
         _weights(
             "piano",
-            16_452_456,
-            "fd31e8217d31de9d1f064c455ed1a9555681e451823b02924bebb5ed648963e0",
+            17_009_560,
+            "44c42dabf7f42275a509c332c4ce6714ea2d85f73475dabaaddd48ac1225d1e2",
             _NON_COMMERCIAL,
         ),
         _weights(
