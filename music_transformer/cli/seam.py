@@ -46,6 +46,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw primers, continue them, measure."""
+    import numpy as np
     from tqdm import tqdm
 
     from music_transformer.checkpoint import load_checkpoint
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     }
     model, another = (drift(sides[name], sides["truth"]) for name in ("model", "another"))
     mean = {
-        name: {m: sum(one[m] for one in side if one[m] == one[m]) / len(side) for m in MEASURES}
+        name: {m: float(np.nanmean([one[m] for one in side])) for m in MEASURES}
         for name, side in sides.items()
     }
     if args.json:

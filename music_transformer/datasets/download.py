@@ -80,8 +80,8 @@ CHECKPOINTS = {
         ),
         _weights(
             "piano",
-            17_009_560,
-            "44c42dabf7f42275a509c332c4ce6714ea2d85f73475dabaaddd48ac1225d1e2",
+            17_009_395,
+            "19b70ffcf8a0a38a6fbabbeb224c4d8440db6c1a5dce518bc8befe95dc0ac1d7",
             _NON_COMMERCIAL,
         ),
         _weights(
