@@ -37,8 +37,15 @@ from music_transformer.representations.accompaniment.merge import (
 )
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
 from music_transformer.representations.performance.grammar import PerformanceGrammar
-from music_transformer.representations.performance.segment import later_part, time_of
-from music_transformer.representations.performance.vocabulary import END, NOTE_ON, PAD, START, rest
+from music_transformer.representations.performance.primer import later_part
+from music_transformer.representations.performance.vocabulary import (
+    END,
+    NOTE_ON,
+    PAD,
+    START,
+    rest,
+    time_of,
+)
 
 LONGEST_TAIL = STEPS_PER_SECOND  # steps that the piano may ring after the melody
 AHEAD = 4 * STEPS_PER_SECOND  # steps of the melody that the model sees ahead, while it goes on
@@ -137,7 +144,8 @@ class _Segments:
         """Leave the older half of the window behind and read the newer as a segment."""
         events = len(self._window) - max(1, self._context // 2)
         steps = self._now - self._source_steps // 2
-        window, begin = later_part(self._window[1:], events, steps - self._begin)
+        ids, tokenizer = self._window[1:], self._session.tokenizer
+        window, begin = later_part(tokenizer, ids, events, steps - self._begin)
         if len(window) >= self._context:  # no time passes, or much sounds: cut where it may be
             kept = max(1, self._context // 2 - 1)
             begin += time_of(window[:-kept])

@@ -23,7 +23,6 @@ from music_transformer.generation.sampler import Window, context_of
 from music_transformer.model.transformer import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import Limits, Primer, Representation
-from music_transformer.representations.base import Mask
 from music_transformer.representations.chorale.grammar import ChoraleGrammar
 from music_transformer.representations.chorale.grid import N_VOICES, SILENCE, VOICE_NAMES
 from music_transformer.representations.chorale.melody import (
@@ -32,6 +31,7 @@ from music_transformer.representations.chorale.melody import (
     read_melody,
     transposition_into,
 )
+from music_transformer.representations.ids import Mask
 
 #: Lowest and highest pitch of each voice in the training split of JSB Chorales: for checkpoints
 #: that do not say what theirs were.

@@ -31,6 +31,7 @@ from music_transformer.representations.performance.vocabulary import (
     TIME_SHIFT,
     VELOCITIES_PER_BIN,
     VELOCITY,
+    time_of,
 )
 from music_transformer.sampling import (
     ASKED_FOR,
@@ -135,7 +136,7 @@ class Course:
 
 def target_of(ids: Sequence[int]) -> Target | None:
     """What a motif is like on the whole; None for one too short to say."""
-    steps = sum(i - TIME_SHIFT + 1 for i in ids if TIME_SHIFT <= i < VELOCITY)
+    steps = time_of(ids)
     notes = sum(i < NOTE_OFF for i in ids)
     if notes < ENOUGH_NOTES or steps < ENOUGH_SECONDS * STEPS_PER_SECOND:
         return None

@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.notes import NoteSequence
-from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids
-
-Mask = NDArray[np.bool_]
+from music_transformer.representations.ids import IdArray, Ids, Ints, Mask, check_ids
 
 DEFAULT_SECONDS_PER_BEAT = 0.75  # 80 beats a minute, for music without a tempo of its own
 LONGEST_NOTE_SECONDS = 20.0
@@ -99,9 +97,10 @@ class Grammar(ABC):
     def seconds(self) -> float:
         """The time since the primer."""
 
-    @abstractmethod
     def read(self, ids: Iterable[int]) -> None:
         """Follow the ids of a primer."""
+        for event_id in ids:
+            self.advance(event_id)
 
     @abstractmethod
     def mask(self, remaining: int | None = None) -> Mask:

@@ -1,6 +1,6 @@
 """Sequences of ids, and the check that they are ids of a vocabulary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from music_transformer.errors import TokenError
 IdArray = NDArray[np.integer[Any]]
 Ids = Sequence[int] | IdArray
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 def check_ids(ids: Ids, vocab_size: int) -> Ints:
@@ -20,13 +22,20 @@ def check_ids(ids: Ids, vocab_size: int) -> Ints:
         TokenError: not a flat sequence, or an element is no integer or outside the vocabulary; the
             message names the first such position and what stands there.
     """
-    array = _as_array(ids)
+    try:
+        array = np.asarray(ids)
+    except (ValueError, OverflowError):  # ragged lists, integers past 64 bits
+        array = np.fromiter(iter(ids), dtype=object)
     if array.ndim != 1:
         raise TokenError(f"ids have shape {array.shape}, expected one dimension: pass one piece.")
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
     if array.dtype.kind not in "iu":
-        _refuse_other_than_integers(ids)
+        for position, value in enumerate(ids):
+            if not isinstance(value, int | np.integer):
+                raise TokenError(
+                    f"{value!r:.40} at position {position} is not an id: ids are integers."
+                )
         array = np.array([int(i) for i in ids], dtype=object)
     outside = (array < 0) | (array >= vocab_size)
     if outside.any():
@@ -36,23 +45,6 @@ def check_ids(ids: Ids, vocab_size: int) -> Ints:
             f"0..{vocab_size - 1}: was it encoded with another tokenizer?"
         )
     return array.astype(np.int64)
-
-
-def _as_array(ids: Ids) -> NDArray[Any]:
-    if not isinstance(ids, np.ndarray):
-        ids = ids if hasattr(ids, "__len__") else list(ids)
-    try:
-        return np.asarray(ids)
-    except (ValueError, OverflowError):  # ragged lists, integers past 64 bits
-        return np.fromiter(iter(ids), dtype=object)
-
-
-def _refuse_other_than_integers(ids: Iterable[Any]) -> None:
-    for position, value in enumerate(ids):
-        if not isinstance(value, int | np.integer):
-            raise TokenError(
-                f"{value!r:.40} at position {position} is not an id: ids are integers."
-            )
 
 
 def shift_ids(ids: IdArray, below: int, semitones: int) -> Ints:

@@ -15,7 +15,7 @@ from music_transformer.model import AccompanimentConfig, AccompanimentTransforme
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import AccompanimentTokenizer, PerformanceTokenizer
 from music_transformer.representations.accompaniment.merge import read_tune
-from music_transformer.representations.performance.segment import later_part
+from music_transformer.representations.performance.primer import later_part
 from music_transformer.representations.performance.vocabulary import (
     NOTE_OFF,
     START,
@@ -147,15 +147,15 @@ def test_the_later_part_of_events_is_a_segment_of_its_own() -> None:
         VELOCITY + 20, 60, TIME_SHIFT + 9, VELOCITY + 10, 64, TIME_SHIFT + 4,
         NOTE_OFF + 60, 67, TIME_SHIFT + 1, NOTE_OFF + 64, NOTE_OFF + 67,
     ]  # fmt: skip
-    part, begin = later_part(ids, events=4, steps=0)
+    part, begin = later_part(TOKENIZER, ids, events=4, steps=0)
     assert begin == 15
     assert part == [
         START, VELOCITY + 10, 64, 67, TIME_SHIFT + 1, NOTE_OFF + 64, NOTE_OFF + 67
     ]  # fmt: skip
-    part, begin = later_part(ids, events=1, steps=5)
+    part, begin = later_part(TOKENIZER, ids, events=1, steps=5)
     assert begin == 10
     assert part[:4] == [START, VELOCITY + 20, 60, VELOCITY + 10]
-    assert later_part(ids, events=99, steps=99)[1] == 17  # as late as time passes
+    assert later_part(TOKENIZER, ids, events=99, steps=99)[1] == 17  # as late as time passes
     notes = PerformanceTokenizer().decode(part[1:])
     assert notes.start.tolist() == [0.0, 0.0, 0.05]
     assert notes.velocity.tolist() == [82, 42, 42]

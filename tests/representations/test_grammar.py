@@ -46,9 +46,7 @@ def velocity(velocity_bin: int) -> int:
 
 
 def grammar_after(ids: list[int], pedal: str = "sustain") -> PerformanceGrammar:
-    grammar = PerformanceGrammar(
-        PerformanceTokenizer(pedal).vocab_size, pedal_events=pedal == "events", may_wait=True
-    )
+    grammar = PerformanceGrammar(PerformanceTokenizer(pedal).vocab_size, may_wait=True)
     grammar.read(ids)
     return grammar
 
@@ -97,9 +95,7 @@ def without_closing_rest(ids: list[int]) -> list[int]:
 def test_what_is_sampled_is_canonical(pedal: str, seed: int, may_wait: bool, events: int) -> None:
     rng = np.random.default_rng(seed)
     tokenizer = PerformanceTokenizer(pedal)
-    grammar = PerformanceGrammar(
-        tokenizer.vocab_size, pedal_events=pedal == "events", may_wait=may_wait
-    )
+    grammar = PerformanceGrammar(tokenizer.vocab_size, may_wait=may_wait)
     ids = sample(grammar, rng, events, kinds(rng, tokenizer.vocab_size))
     assert tokenizer.encode(tokenizer.decode(ids)) == without_closing_rest(ids)
     assert not {PAD, START, END} & set(ids)
@@ -141,7 +137,7 @@ def test_any_primer_can_be_continued_and_no_note_hangs(
 def test_the_end_asked_for_is_met_exactly(pedal: str, seed: int, seconds: int) -> None:
     rng = np.random.default_rng(seed)
     tokenizer = PerformanceTokenizer(pedal)
-    grammar = PerformanceGrammar(tokenizer.vocab_size, pedal_events=pedal == "events")
+    grammar = PerformanceGrammar(tokenizer.vocab_size)
     grammar.end_step = 100 * seconds
     weights = kinds(rng, tokenizer.vocab_size)
     weights[TIME_SHIFT:VELOCITY] += 0.05
@@ -197,7 +193,7 @@ def test_golden_masks() -> None:
 
 
 def test_without_waiting_music_begins_at_once() -> None:
-    grammar = PerformanceGrammar(393, pedal_events=True)
+    grammar = PerformanceGrammar(393)
     first = set(np.flatnonzero(grammar.mask()).tolist())
     assert first == set(range(VELOCITY, N_EVENTS)) | {PEDAL_ON}
 

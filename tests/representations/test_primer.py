@@ -172,7 +172,7 @@ def test_the_last_part_of_anything_lasts_as_long_as_asked(
     seed: int, share: float, pedal: bool
 ) -> None:
     tokenizer = PerformanceTokenizer("events" if pedal else "sustain")
-    grammar = PerformanceGrammar(tokenizer.vocab_size, pedal_events=pedal)
+    grammar = PerformanceGrammar(tokenizer.vocab_size)
     rng, ids = np.random.default_rng(seed), []
     for _ in range(60):
         ids.append(grammar.clip(int(rng.choice(np.flatnonzero(grammar.mask(2))))))

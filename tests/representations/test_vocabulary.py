@@ -13,7 +13,7 @@ from music_transformer.representations import (
     representation_from_config,
 )
 from music_transformer.representations.performance import vocabulary as v
-from music_transformer.representations.performance.vocabulary import drop_leading_silence, rest
+from music_transformer.representations.performance.vocabulary import rest, without_leading_silence
 
 ALL = [PerformanceTokenizer(), PerformanceTokenizer(pedal="events"), ChoraleTokenizer()]
 
@@ -105,15 +105,17 @@ def test_a_rest_of_negative_length_is_refused():
         rest(-1)
 
 
-def test_leading_silence_is_dropped_up_to_the_first_note_on_and_no_further():
-    ids = [389, 355, 305, 376, 60, 305, 188, 390]
-    assert drop_leading_silence(ids) == [389, 376, 60, 305, 188, 390]
-    assert drop_leading_silence([355, 390]) == [355, 390]
-
-
-def test_a_pedal_already_down_stays_down_when_leading_silence_is_dropped():
-    assert drop_leading_silence([355, 391, 355, 392, 391, 300, 376, 60]) == [391, 376, 60]
-    assert drop_leading_silence([355, 391, 355, 392, 300, 376, 60]) == [376, 60]
+@pytest.mark.parametrize(
+    ("ids", "kept"),
+    [
+        ([389, 355, 305, 376, 60, 305, 188, 390], [389, 376, 60, 305, 188, 390]),
+        ([355, 390], [355, 390]),
+        ([355, 391, 355, 392, 391, 300, 376, 60], [391, 376, 60]),  # a pedal that stays down
+        ([355, 391, 355, 392, 300, 376, 60], [376, 60]),
+    ],
+)
+def test_leading_silence_is_dropped_up_to_the_first_note_on_and_no_further(ids, kept):
+    assert without_leading_silence(np.array(ids)).tolist() == kept
 
 
 @pytest.mark.parametrize("tokenizer", ALL, ids=["sustain", "events", "chorale"])

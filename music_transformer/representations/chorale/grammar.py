@@ -6,12 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from music_transformer.representations.base import Grammar, Limits, Mask, Primer
+from music_transformer.representations.base import Grammar, Limits, Primer
 from music_transformer.representations.chorale.grid import (
     N_EVENTS,
     N_VOICES,
     SIXTEENTHS_PER_BEAT,
 )
+from music_transformer.representations.ids import Mask
 
 
 class ChoraleGrammar(Grammar):

@@ -28,7 +28,6 @@ from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations.base import (
     DEFAULT_SECONDS_PER_BEAT,
     Limits,
-    Mask,
     NoteIndex,
     Primer,
     Representation,
@@ -54,7 +53,7 @@ from music_transformer.representations.chorale.grid import (
     voices_of,
 )
 from music_transformer.representations.chorale.primer import read_primer
-from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids, shift_ids
+from music_transformer.representations.ids import IdArray, Ids, Ints, Mask, check_ids, shift_ids
 
 VELOCITY = 80
 

@@ -10,14 +10,12 @@ only around the crop, because a piece has up to 90,000 ids and a window a few hu
 Source: Huang et al. 2018, "Music Transformer", section 4.2 (the factors and the transpositions).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from music_transformer.notes import STEPS_PER_SECOND, to_steps
+from music_transformer.representations.base import Representation
 from music_transformer.representations.ids import IdArray, Ints
 from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
@@ -29,10 +27,8 @@ from music_transformer.representations.performance.vocabulary import (
     TIME_SHIFT,
     VELOCITY,
     rest,
+    shift_steps,
 )
-
-if TYPE_CHECKING:
-    from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 
 STRETCHES = (0.95, 0.975, 1.0, 1.025, 1.05)
 TRANSPOSITIONS = range(-3, 4)
@@ -42,57 +38,14 @@ _REACH = 3  # steps: stretching by a few per cent never makes events further apa
 _SPARE = 64  # ids to look at beyond what a crop needs if stretching changes nothing
 
 
-def transpositions(events: IdArray) -> list[int]:
-    """The transpositions a piece allows: those that keep it on the piano, 0 always.
-
-    A piece that already leaves the 88 keys may use all 128 pitches.
-    """
-    pitches = events[events < NOTE_OFF]
-    if not len(pitches):
-        return [0]
-    lowest, highest = int(pitches.min()), int(pitches.max())
-    low, high = PIANO if PIANO[0] <= lowest and highest <= PIANO[1] else (0, 127)
-    return [shift for shift in TRANSPOSITIONS if low <= lowest + shift and highest + shift <= high]
-
-
-def stretched_window(
-    tokenizer: PerformanceTokenizer, piece: IdArray, place: int, length: int, factor: float
-) -> IdArray:
-    """The ids from `place` on of a piece, START ... END, played `factor` times as long.
-
-    At most `length`; `place` 0 is START.
-    """
-    if factor == 1.0:
-        return piece[place : place + length]
-    head = piece[:1] if place == 0 else piece[:0]
-    crop, at_end = stretched_crop(
-        tokenizer,
-        piece[1:-1],
-        first=max(0, place - 1),
-        length=length - len(head),
-        factor=factor,
-    )
-    tail = piece[-1:] if at_end else piece[:0]
-    return np.concatenate([head, crop, tail])[:length]
-
-
 def stretched_crop(
-    tokenizer: PerformanceTokenizer, events: IdArray, *, first: int, length: int, factor: float
+    tokenizer: Representation, events: IdArray, *, first: int, length: int, factor: float
 ) -> tuple[IdArray, bool]:
-    """A crop of the piece played `factor` times as long, as its own canonical stream has it.
+    """At most `length` ids of the piece played `factor` times as long; whether its end is reached.
 
-    The crop begins where event `first` falls: as many ids after the first id of its (stretched)
-    step as `first` lies after the first id of its step.
-
-    Args:
-        tokenizer: the one of `events`.
-        events: (N,) the canonical ids of a piece, without START and END.
-        first: index of an event, or N.
-        length: how many ids are wanted.
-        factor: of time; 1.05 is slower.
-
-    Returns:
-        At most `length` ids, fewer only at the end of the piece; and whether that end is reached.
+    They begin where event `first` falls: as many ids after the first id of its (stretched) step as
+    `first` lies after the first id of its step; and are as the piece's own canonical stream has
+    them. `events` (N,) has no START and END; there are fewer than `length` only at its end.
     """
     margin = _SPARE + length // 4
     while True:
@@ -104,14 +57,14 @@ def stretched_crop(
 
 
 def _stretch_between(
-    tokenizer: PerformanceTokenizer, events: IdArray, first: int, stop: int, factor: float
+    tokenizer: Representation, events: IdArray, first: int, stop: int, factor: float
 ) -> tuple[IdArray, bool]:
     """The stretched ids from event `first` up to about `stop`; all of `events` before it is known.
 
     Only the part from a little before `first` is decoded; what sounds there is struck again just
     before it, and everything before `first` is dropped afterwards.
     """
-    shifts = _shift_steps(events)
+    shifts = shift_steps(events)
     steps = np.cumsum(shifts) - shifts  # (N,) the time before each event
     at_end = stop == len(events)
     crop_step = int(steps[first]) if first < len(events) else int(shifts.sum())
@@ -132,7 +85,7 @@ def _stretch_between(
     ]
     ids = np.concatenate([np.asarray(part, dtype=np.int64) for part in local])
     stretched = tokenizer.encode_array(tokenizer.decode(ids).stretched(factor))
-    out_shifts = _shift_steps(stretched)
+    out_shifts = shift_steps(stretched)
     out_steps = np.cumsum(out_shifts) - out_shifts
     begin_out = int(np.searchsorted(out_steps, _place(crop_step - base, factor)))
     begin_out += first - crop_group
@@ -150,11 +103,7 @@ def _warm_up(events: IdArray, steps: Ints, crop_step: int) -> int:
     """The step after which decoding has to begin so that all is right from `crop_step` on; or 0.
 
     A little before the last NOTE_ON that cannot meet the crop: it leaves the velocity in force.
-
-    Args:
-        events: (N,)
-        steps: (M,) the time before each of the events before the crop, M <= N.
-        crop_step: where the crop begins.
+    `steps` (M,) is the time before each of the events before the crop, M <= N.
     """
     before = int(np.searchsorted(steps, crop_step - _REACH, side="right"))
     note_on = np.flatnonzero(events[:before] < NOTE_OFF)
@@ -177,12 +126,6 @@ def _state_before(events: IdArray) -> list[int]:
     ]
 
 
-def _shift_steps(ids: IdArray) -> Ints:
-    """The steps by which each id moves the time: (N,)."""
-    is_shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
-    return np.where(is_shift, ids.astype(np.int64) - (TIME_SHIFT - 1), 0)
-
-
 def _place(step: int, factor: float) -> int:
     """The step that `step` falls on when stretched, rounded as the tokenizer rounds."""
-    return int(to_steps(np.array([step / STEPS_PER_SECOND * factor]))[0])
+    return int(to_steps(step / STEPS_PER_SECOND * factor))

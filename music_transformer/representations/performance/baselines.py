@@ -7,39 +7,26 @@ Source: Witten and Bell 1991, "The zero-frequency problem", method C.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from music_transformer.errors import DatasetError
-from music_transformer.representations.ids import IdArray
-
-FloatArray = NDArray[np.float64]
+from music_transformer.representations.ids import Floats, IdArray
 
 
 def performance_baselines(
     train: Sequence[IdArray], pieces: Sequence[IdArray], vocab_size: int
 ) -> dict[str, float]:
-    """Baselines of performances in nats per event, weakest first.
+    """`Representation.baselines` of performances.
 
     Costs one sort of a 4-byte key for each training event (22 million: seconds, about 150 MB).
-
-    Args:
-        train: pieces to count, each START, events, END.
-        pieces: pieces to measure, alike.
-        vocab_size: V; ids are below it, and V^3 must fit in 32 bits.
-
-    Raises:
-        DatasetError: one of them holds no events.
     """
     seen, seen_counts = _count_triples(train, vocab_size)
     keys, weights = _count_triples(pieces, vocab_size)
-    by_event, by_pair, by_triple = _interpolated(seen, seen_counts, keys, vocab_size)
+    names = ("unigram", "previous event", "two previous events")
     return {
-        "unigram": _mean_nll(by_event, weights),
-        "previous event": _mean_nll(by_pair, weights),
-        "two previous events": _mean_nll(by_triple, weights),
+        name: float(-(weights * np.log(p)).sum() / weights.sum())
+        for name, p in zip(names, _interpolated(seen, seen_counts, keys, vocab_size), strict=True)
     }
 
 
@@ -67,7 +54,7 @@ def _count_triples(pieces: Sequence[IdArray], vocab_size: int) -> tuple[IdArray,
 
 def _interpolated(
     seen: IdArray, seen_counts: IdArray, keys: IdArray, vocab_size: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[Floats, Floats, Floats]:
     """P(w), P(w | v) and P(w | u, v) of the triples `keys`, each (N,), from counts of `seen`."""
     square = vocab_size**2
     seen_pairs = seen % square
@@ -94,16 +81,7 @@ def _interpolated(
     return p_event, p_pair, p_triple
 
 
-def _witten_bell(
-    counts: NDArray[Any],
-    totals: NDArray[Any],
-    successors: NDArray[Any],
-    shorter: FloatArray,
-) -> FloatArray:
+def _witten_bell(counts: IdArray, totals: IdArray, successors: IdArray, shorter: Floats) -> Floats:
     """(c + T p) / (N + T): p of the shorter context where the longer was never seen."""
-    mixed: FloatArray = (counts + successors * shorter) / np.maximum(totals + successors, 1)
+    mixed: Floats = (counts + successors * shorter) / np.maximum(totals + successors, 1)
     return np.where(totals > 0, mixed, shorter)
-
-
-def _mean_nll(p: FloatArray, weights: IdArray) -> float:
-    return float(-(weights * np.log(p)).sum() / weights.sum())

@@ -8,18 +8,20 @@ microseconds, little beside a step of any model. Time is in steps of 10 ms since
 ids.
 """
 
-import math
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from music_transformer.notes import STEPS_PER_SECOND, to_steps
-from music_transformer.representations.base import LONGEST_NOTE_SECONDS, Grammar, Limits, Mask
+from music_transformer.notes import STEPS_PER_SECOND
+from music_transformer.representations.base import LONGEST_NOTE_SECONDS, Grammar
+from music_transformer.representations.ids import Ints, Mask
 from music_transformer.representations.performance.vocabulary import (
     DEFAULT_VELOCITY_BIN,
     MAX_SHIFT,
     N_EVENTS,
+    N_IDS,
     N_PITCHES,
     NOTE_OFF,
     NOTE_ON,
@@ -47,10 +49,10 @@ class PerformanceGrammar(Grammar):
     Attributes:
         step: the time now.
         end_step: when the piece must end, None for open; TIME_SHIFTs are clipped to land on it.
+        pedal_is_down: whether a PEDAL_ON waits for its PEDAL_OFF.
 
     Args:
         vocab_size: V; ids from N_EVENTS up are never allowed, except the pedal's.
-        pedal_events: whether PEDAL_ON and PEDAL_OFF are in the vocabulary.
         may_wait: whether time may pass before the first note.
         longest_note_steps: how long a note may last.
     """
@@ -59,14 +61,14 @@ class PerformanceGrammar(Grammar):
         self,
         vocab_size: int,
         *,
-        pedal_events: bool = False,
         may_wait: bool = False,
         longest_note_steps: int = LONGEST_NOTE_STEPS,
     ) -> None:
         self.step = 0
         self.end_step: int | None = None
+        self.pedal_is_down = False
         self._mask = np.zeros(vocab_size, dtype=bool)
-        self._pedal_events = pedal_events
+        self._has_pedal = vocab_size > N_IDS
         self._may_wait = may_wait
         self._longest = longest_note_steps
         self._onset: dict[int, int] = {}  # sounding pitch -> step; the oldest comes first
@@ -75,17 +77,14 @@ class PerformanceGrammar(Grammar):
         self._velocity_is_new = False  # a SET_VELOCITY waits for its NOTE_ON
         self._rank = _STEP_BEGINS  # of the last event in this step
         self._rest_is_over = False  # the last event was a TIME_SHIFT of less than 100 steps
-        self._pedal_is_down = False
         self._first_step = 0  # after the primer
 
     @property
     def finished(self) -> bool:
-        """Whether `end_step` is reached."""
         return self.end_step is not None and self.step >= self.end_step
 
     @property
     def seconds(self) -> float:
-        """The time since the primer."""
         return (self.step - self._first_step) / STEPS_PER_SECOND
 
     @property
@@ -94,8 +93,7 @@ class PerformanceGrammar(Grammar):
         return sorted(self._onset)
 
     @property
-    def ages(self) -> NDArray[np.int64]:
-        """(128,) steps that each pitch has sounded, -1 where it does not."""
+    def ages(self) -> Ints:
         ages = np.full(N_PITCHES, -1)
         for pitch, onset in self._onset.items():
             ages[pitch] = self.step - onset
@@ -106,30 +104,12 @@ class PerformanceGrammar(Grammar):
         """The velocity in force, 0..31."""
         return DEFAULT_VELOCITY_BIN if self._bin is None else self._bin
 
-    @property
-    def pedal_is_down(self) -> bool:
-        """Whether a PEDAL_ON waits for its PEDAL_OFF."""
-        return self._pedal_is_down
-
     def read(self, ids: Iterable[int]) -> None:
-        """Follow the ids of a primer; notes that lasted too long there count for nothing."""
-        for event_id in ids:
-            self.advance(event_id)
-        self.long_notes_closed = 0
+        super().read(ids)
+        self.long_notes_closed = 0  # notes that lasted too long there count for nothing
         self._first_step = self.step
 
-    def limit(self, limits: Limits) -> None:
-        """Ask for a length, counted from now on."""
-        self.wanted = limits.events
-        if limits.seconds is not None and math.isfinite(limits.seconds):
-            self.end_step = self.step + int(to_steps(limits.seconds))
-
     def mask(self, remaining: int | None = None) -> Mask:
-        """(V,) bool, True = may come next; valid until the next call.
-
-        Args:
-            remaining: how many events are still wanted: the last is no SET_VELOCITY.
-        """
         mask = self._mask
         mask[:] = False
         first_on = max(self._rank - _RANK_NOTE_ON + 1, 0)
@@ -138,8 +118,8 @@ class PerformanceGrammar(Grammar):
         if self._velocity_is_new and note_on.any():
             return mask
         first_off = max(self._rank - _RANK_NOTE_OFF + 1, 0)
-        overdue = self._overdue()
-        if overdue:
+        latest_onset = self.step - self._longest
+        if overdue := [pitch for pitch, onset in self._onset.items() if onset <= latest_onset]:
             note_on[:] = False
             if (due := min((p for p in overdue if p >= first_off), default=None)) is not None:
                 self._allow_offs(first_off, due + 1)
@@ -147,9 +127,8 @@ class PerformanceGrammar(Grammar):
             else:  # only after a primer: its step is past the offs, so they come in the next one
                 mask[TIME_SHIFT:VELOCITY] = True
             return mask
-        if self._onset:
-            self._allow_offs(first_off, N_PITCHES)
-        if remaining != 1 and note_on.any():
+        self._allow_offs(first_off, N_PITCHES)
+        if remaining != 1 and note_on.any():  # the last event is no SET_VELOCITY
             mask[VELOCITY:N_EVENTS] = True
         if self._bin is None:
             note_on[:] = False  # the first note sets its velocity
@@ -162,8 +141,16 @@ class PerformanceGrammar(Grammar):
             mask[TIME_SHIFT:VELOCITY] = True
         return mask
 
+    def _allow_offs(self, first: int, stop: int) -> None:
+        self._mask[NOTE_OFF + first : NOTE_OFF + stop] = ~self._silent[first:stop]
+
+    def _allow_pedal(self) -> None:
+        if self._has_pedal and self.pedal_is_down:
+            self._mask[PEDAL_OFF] = self._rank < _RANK_PEDAL_OFF
+        elif self._has_pedal:
+            self._mask[PEDAL_ON] = self._rank < _RANK_PEDAL_ON
+
     def clip(self, event_id: int) -> int:
-        """The id itself; a TIME_SHIFT past the end, or past a note's longest, is shortened."""
         if not TIME_SHIFT <= event_id < VELOCITY:
             return event_id
         latest = self.step + MAX_SHIFT
@@ -175,11 +162,19 @@ class PerformanceGrammar(Grammar):
         return min(event_id, TIME_SHIFT - 1 + latest - self.step)
 
     def advance(self, event_id: int) -> None:
-        """Follow one id; what has no effect in `decode` has none here."""
         if event_id < NOTE_OFF:
-            self._note_on(event_id - NOTE_ON)
+            pitch = event_id - NOTE_ON
+            self._bin = self.velocity_bin
+            self._onset.pop(pitch, None)  # so that a new onset is the youngest
+            self._onset[pitch] = self.step
+            self._silent[pitch] = False
+            self._move_to(_RANK_NOTE_ON + pitch)
         elif event_id < TIME_SHIFT:
-            self._note_off(event_id - NOTE_OFF)
+            pitch = event_id - NOTE_OFF
+            onset = self._onset.pop(pitch, None)
+            self.long_notes_closed += onset is not None and self.step - onset >= self._longest
+            self._silent[pitch] = True
+            self._move_to(_RANK_NOTE_OFF + pitch)
         elif event_id < VELOCITY:
             shift_steps = event_id - TIME_SHIFT + 1
             self.step += shift_steps
@@ -190,70 +185,28 @@ class PerformanceGrammar(Grammar):
             self._bin = event_id - VELOCITY
             self._velocity_is_new = True
             self._rest_is_over = False
-        elif event_id == PEDAL_ON:
-            self._pedal(down=True)
-        elif event_id == PEDAL_OFF:
-            self._pedal(down=False)
+        elif event_id >= PEDAL_ON:
+            self.pedal_is_down = event_id == PEDAL_ON
+            self._move_to(_RANK_PEDAL_ON if self.pedal_is_down else _RANK_PEDAL_OFF)
+
+    def _move_to(self, rank: int) -> None:
+        # The highest, not the last: a primer that is not canonical may go back.
+        self._rank = max(self._rank, rank)
+        self._rest_is_over = False
+        self._velocity_is_new = False
 
     def closing(self) -> list[int]:
-        """The ids that end all notes and the pedal now, followed too.
-
-        A note that began in this very step lasts one step more: it needs a length.
-        """
         sounding = self.sounding
-        self.notes_cut += len(sounding)
-        ids = [PEDAL_OFF] if self._pedal_is_down else []
+        ids = [PEDAL_OFF] if self.pedal_is_down else []
         ids += [NOTE_OFF + pitch for pitch in sounding]
         if not ids:
             return []
-        first = _RANK_PEDAL_OFF if self._pedal_is_down else _RANK_NOTE_OFF + sounding[0]
-        if self._rank >= first:
+        first = _RANK_PEDAL_OFF if self.pedal_is_down else _RANK_NOTE_OFF + sounding[0]
+        if self._rank >= first:  # a note that began in this very step needs a length
             ids.insert(0, TIME_SHIFT)
         closed_before = self.long_notes_closed
         for event_id in ids:
             self.advance(event_id)
         self.long_notes_closed = closed_before  # these are cut, whatever they lasted
+        self.notes_cut += len(sounding)
         return ids
-
-    def _overdue(self) -> list[int]:
-        """The sounding pitches that have lasted as long as a note may."""
-        latest_onset = self.step - self._longest
-        if not self._onset or next(iter(self._onset.values())) > latest_onset:
-            return []
-        return [pitch for pitch, onset in self._onset.items() if onset <= latest_onset]
-
-    def _allow_offs(self, first: int, stop: int) -> None:
-        self._mask[NOTE_OFF + first : NOTE_OFF + stop] = ~self._silent[first:stop]
-
-    def _allow_pedal(self) -> None:
-        if not self._pedal_events:
-            return
-        if self._pedal_is_down:
-            self._mask[PEDAL_OFF] = self._rank < _RANK_PEDAL_OFF
-        else:
-            self._mask[PEDAL_ON] = self._rank < _RANK_PEDAL_ON
-
-    def _note_on(self, pitch: int) -> None:
-        if self._bin is None:
-            self._bin = DEFAULT_VELOCITY_BIN
-        self._onset.pop(pitch, None)  # so that a new onset is the youngest
-        self._onset[pitch] = self.step
-        self._silent[pitch] = False
-        self._moved_to(_RANK_NOTE_ON + pitch)
-
-    def _note_off(self, pitch: int) -> None:
-        onset = self._onset.pop(pitch, None)
-        self._silent[pitch] = True
-        self._moved_to(_RANK_NOTE_OFF + pitch)
-        if onset is not None and self.step - onset >= self._longest:
-            self.long_notes_closed += 1
-
-    def _pedal(self, *, down: bool) -> None:
-        self._pedal_is_down = down
-        self._moved_to(_RANK_PEDAL_ON if down else _RANK_PEDAL_OFF)
-
-    def _moved_to(self, rank: int) -> None:
-        # The highest, not the last: a primer that is not canonical may go back.
-        self._rank = max(self._rank, rank)
-        self._rest_is_over = False
-        self._velocity_is_new = False

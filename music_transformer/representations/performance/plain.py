@@ -9,28 +9,17 @@ What is taken out is drawn: which notes stay, and for each of velocity, grid and
 changed at all, so that motifs between a recording and an exercise occur too.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-import numpy.typing as npt
 
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
+from music_transformer.representations.base import Representation
+from music_transformer.representations.ids import Floats, IdArray, Ints, Mask
 from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
-    TIME_SHIFT,
     VELOCITY,
     rest,
+    shift_steps,
 )
-
-if TYPE_CHECKING:
-    from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
-
-Ids = npt.NDArray[np.integer[Any]]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 2.0, 15.0  # of an opening
 
@@ -51,11 +40,6 @@ def made_plain(notes: NoteSequence, seconds: float, rng: np.random.Generator) ->
 
     No plain note lasts beyond `seconds`, as no note of a motif lasts beyond its file. To make all
     of a primer plain, give its `end_time`. Where nothing begins in time, nothing changes.
-
-    Args:
-        notes: of a performance, from its first onset or a little before.
-        seconds: how long the opening is.
-        rng: draws what is taken out.
     """
     steps = to_steps(notes.start)
     limit = int(to_steps(seconds))
@@ -92,25 +76,17 @@ def made_plain(notes: NoteSequence, seconds: float, rng: np.random.Generator) ->
 
 
 def plain_crop(
-    tokenizer: PerformanceTokenizer,
-    events: Ids,
+    tokenizer: Representation,
+    events: IdArray,
     *,
     first: int,
     length: int,
     factor: float,
     rng: np.random.Generator,
-) -> tuple[Ids, int, bool]:
+) -> tuple[IdArray, int, bool]:
     """The music from event `first` on, its opening made plain, as a piece of its own.
 
     It begins with its first onset: nothing sounds before it, as nothing sounds before a motif.
-
-    Args:
-        tokenizer: the one of `events`.
-        events: (N,) the canonical ids of a piece, without START and END.
-        first: index of an event.
-        length: how many ids are wanted.
-        factor: of time; 1.05 is slower.
-        rng: draws how long the opening is and what is taken out.
 
     Returns:
         At most `length` canonical ids, fewer only at the end of the piece; how many of them are the
@@ -137,7 +113,7 @@ def plain_crop(
         if opening > length // 2:  # most of a window is to be learned from
             seconds /= 2
             continue
-        ids = tokenizer.encode_array(plain)
+        ids: IdArray = tokenizer.encode_array(plain)
         if not at_end:  # the last step of the part may lack events
             last = to_steps(tokenizer.duration_seconds(part) * factor - begin)
             ids = _before(ids, int(last))
@@ -150,14 +126,8 @@ def _draw(shares: dict[str, float], rng: np.random.Generator) -> str:
     return str(rng.choice(list(shares), p=list(shares.values())))
 
 
-def _voices(pitch: Ints, start: Floats, chord: Ints, voices: str) -> Bools:
-    """Which notes stay: (N,); all of them where it would be none.
-
-    Args:
-        pitch, start: (N,) by start.
-        chord: (N,) the number of the chord that each note is in.
-    """
-    kept = np.ones(len(pitch), dtype=bool)
+def _voices(pitch: Ints, start: Floats, chord: Ints, voices: str) -> Mask:
+    """Which of the notes (N,), by start, in chords of these numbers, stay; all instead of none."""
     lowest, highest = np.full(chord[-1] + 1, 127), np.zeros(chord[-1] + 1, dtype=np.int64)
     np.minimum.at(lowest, chord, pitch)
     np.maximum.at(highest, chord, pitch)
@@ -173,7 +143,7 @@ def _voices(pitch: Ints, start: Floats, chord: Ints, voices: str) -> Bools:
     return kept if kept.any() else np.ones(len(pitch), dtype=bool)
 
 
-def _goes_on(start: Floats, chord: Ints, highest: Ints) -> Bools:
+def _goes_on(start: Floats, chord: Ints, highest: Ints) -> Mask:
     """Which chords have a note of the line on top, not an accompaniment far below it: (C,)."""
     _, first = np.unique(chord, return_index=True)
     is_line = np.ones(len(highest), dtype=bool)
@@ -210,11 +180,10 @@ def _on_grid(onset: Floats, rng: np.random.Generator) -> Floats:
     return on_grid
 
 
-def _before(ids: npt.NDArray[np.uint16], step: int) -> npt.NDArray[np.uint16]:
+def _before(ids: IdArray, step: int) -> IdArray:
     """The ids before a step; a rest that leads up to it is left out, for it may go on."""
-    is_shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
-    shifts = np.where(is_shift, ids.astype(np.int64) - (TIME_SHIFT - 1), 0)
+    shifts = shift_steps(ids)
     end = int(np.searchsorted(np.cumsum(shifts) - shifts, step))
-    while end and is_shift[end - 1]:
+    while end and shifts[end - 1]:
         end -= 1
     return ids[:end]

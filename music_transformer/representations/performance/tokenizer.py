@@ -18,6 +18,7 @@ Source: Huang et al. 2018, "Music Transformer", appendix A.2; the policies where
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -37,9 +38,10 @@ from music_transformer.representations.base import (
 )
 from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids, shift_ids
 from music_transformer.representations.performance.augment import (
+    PIANO,
     STRETCHES,
-    stretched_window,
-    transpositions,
+    TRANSPOSITIONS,
+    stretched_crop,
 )
 from music_transformer.representations.performance.baselines import performance_baselines
 from music_transformer.representations.performance.grammar import PerformanceGrammar
@@ -58,10 +60,11 @@ from music_transformer.representations.performance.vocabulary import (
     PEDAL_OFF,
     PEDAL_ON,
     START,
+    SYMBOLS,
     TIME_SHIFT,
     VELOCITIES_PER_BIN,
     VELOCITY,
-    symbol,
+    shift_steps,
     without_leading_silence,
 )
 
@@ -103,15 +106,13 @@ class PerformanceTokenizer(Representation):
 
     @property
     def vocab_size(self) -> int:
-        """391 ids, or 393 with pedal events."""
         return N_IDS_WITH_PEDAL if self.pedal == "events" else N_IDS
 
-    def encode_array(self, notes: NoteSequence, *, keep_silence: bool = True) -> NDArray[np.uint16]:
-        """The canonical ids of the notes as an array (N,), without a Python object per event.
+    def to_config(self) -> dict[str, Any]:
+        return {"kind": self.kind, "pedal": self.pedal}
 
-        Args:
-            notes: in seconds; their pedals are applied or kept as events.
-            keep_silence: keep the time before the first note.
+    def encode_array(self, notes: NoteSequence, *, keep_silence: bool = True) -> NDArray[np.uint16]:
+        """The canonical ids of the notes (N,), without a Python object per event.
 
         Raises:
             TokenError: a time is past `MAX_SECONDS`.
@@ -133,13 +134,10 @@ class PerformanceTokenizer(Representation):
         An orphan NOTE_OFF is ignored; a NOTE_ON of a sounding pitch ends the first; what still
         sounds ends at the last time; before any SET_VELOCITY the velocity is 66; a note of no
         length lasts one step, and two of one pitch that start in one step are one.
-
-        Raises:
-            TokenError: an id outside the vocabulary, named with its position.
         """
         array = check_ids(ids, self.vocab_size)
         array = array[(array < N_EVENTS) | (array >= N_IDS)]
-        step = np.cumsum(_shift_steps(array))  # (N,) the time after each event
+        step = np.cumsum(shift_steps(array))  # (N,) the time after each event
         last_step = int(step[-1]) if len(step) else 0
         velocity = _current_velocity(array)
         is_note = array < TIME_SHIFT
@@ -157,112 +155,104 @@ class PerformanceTokenizer(Representation):
         )
 
     def symbols(self, ids: Ids) -> list[str]:
-        """The name of each id's event, such as ``NOTE_ON 60``, ``TIME_SHIFT 50``."""
-        return [symbol(i) for i in check_ids(ids, self.vocab_size).tolist()]
+        return [SYMBOLS[i] for i in check_ids(ids, self.vocab_size).tolist()]
 
     def duration_seconds(
         self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
     ) -> float:
-        """The sum of all time shifts, closing rests too."""
-        return float(_shift_steps(check_ids(ids, self.vocab_size)).sum()) / STEPS_PER_SECOND
+        return float(shift_steps(check_ids(ids, self.vocab_size)).sum()) / STEPS_PER_SECOND
 
     def note_of_event(self, ids: Ids) -> NoteIndex:
-        """The note of each id: NOTE_ON, the SET_VELOCITY right before it, and its NOTE_OFF.
-
-        Time between the notes, pedals, PAD, START and END are part of none.
-        """
-        return _note_of_event(check_ids(ids, self.vocab_size).tolist())
+        """The note of each id: NOTE_ON, the SET_VELOCITY right before it, and its NOTE_OFF."""
+        onsets: list[tuple[int, int, int, int]] = []
+        owner = [-1] * len(ids)
+        numbers: dict[tuple[int, int], int] = {}  # two onsets of a pitch in one step are one note
+        sounding: dict[int, int] = {}
+        step, before = 0, PAD
+        for index, event_id in enumerate(check_ids(ids, self.vocab_size).tolist()):
+            if event_id < NOTE_OFF:
+                pitch = event_id - NOTE_ON
+                number = numbers.setdefault((step, pitch), len(onsets))
+                if number == len(onsets):
+                    onsets.append((step, pitch, 0, index))
+                owner[index] = sounding[pitch] = number
+                if VELOCITY <= before < N_EVENTS:
+                    owner[index - 1] = number
+            elif event_id < TIME_SHIFT:
+                owner[index] = sounding.pop(event_id - NOTE_OFF, -1)
+            elif event_id < VELOCITY:
+                step += event_id - TIME_SHIFT + 1
+            before = event_id
+        return note_index(owner, onsets)
 
     def crop(self, piece: IdArray, place: int, length: int, factor: float) -> IdArray:
-        """At most `length` ids from `place` on of a piece played `factor` times as long."""
-        return stretched_window(self, piece, place, length, factor)
+        if factor == 1:
+            return piece[place : place + length]
+        head = piece[: int(place == 0)]
+        crop, at_end = stretched_crop(
+            self,
+            piece[1:-1],
+            first=max(0, place - 1),
+            length=length - len(head),
+            factor=factor,
+        )
+        return np.concatenate([head, crop, piece[len(piece) - at_end :]])[:length]
 
     def plain_crop(
-        self,
-        piece: IdArray,
-        place: int,
-        length: int,
-        factor: float,
-        random: np.random.Generator,
+        self, piece: IdArray, place: int, length: int, factor: float, random: np.random.Generator
     ) -> tuple[IdArray, int]:
-        """The same as a piece of its own that opens plain, and how many events are its opening."""
         crop, known, at_end = plain_crop(
             self, piece[1:-1], first=max(0, place - 1), length=length - 1, factor=factor, rng=random
         )
-        tail = piece[-1:] if at_end else piece[:0]
-        return np.concatenate([piece[:1], crop, tail])[:length], known
+        return np.concatenate([piece[:1], crop, piece[len(piece) - at_end :]])[:length], known
 
     def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
-        """Up to three semitones, as far as the piece stays on the piano, 0 always."""
-        return transpositions(events)
+        """Up to three semitones, as far as the piece stays on the piano; 0 always.
+
+        A piece that already leaves the 88 keys may use all 128 pitches.
+        """
+        pitches = events[events < NOTE_OFF]
+        if not len(pitches):
+            return [0]
+        lowest, highest = int(pitches.min()), int(pitches.max())
+        low, high = PIANO if PIANO[0] <= lowest and highest <= PIANO[1] else (0, 127)
+        return [s for s in TRANSPOSITIONS if low <= lowest + s and highest + s <= high]
 
     def transposed(self, ids: IdArray, semitones: int) -> IdArray:
-        """The ids with every NOTE_ON and NOTE_OFF moved; the caller keeps pitches in 0..127."""
         return shift_ids(ids, TIME_SHIFT, semitones)
 
     def evaluation_stride(self, context: int) -> int:
-        """A context: windows side by side."""
-        return context
+        return context  # windows side by side
 
     def baselines(self, train: Sequence[IdArray], pieces: Sequence[IdArray]) -> dict[str, float]:
-        """Counts of the event alone, given one event, and given two."""
         return performance_baselines(train, pieces, self.vocab_size)
 
     def _read_primer(
-        self,
-        primer: NoteSequence | Sequence[int],
-        last_seconds: float | None,
-        keep_silence: bool,
+        self, primer: NoteSequence | Sequence[int], last_seconds: float | None, keep_silence: bool
     ) -> Primer:
         return read_primer(self, primer, last_seconds, keep_silence)
+
+    def _split_at(self, ids: list[int], seconds: float) -> tuple[list[int], list[int]]:
+        return split_at(ids, int(to_steps(seconds)))
 
     def grammar(self, primer: Primer, limits: Limits) -> PerformanceGrammar:
         """Valid and canonical events; time may pass before the first note of a primer's end."""
         grammar = PerformanceGrammar(
             self.vocab_size,
-            pedal_events=self.pedal == "events",
             may_wait=bool(primer.ids),
             longest_note_steps=int(to_steps(limits.note_seconds)),
         )
         grammar.read(primer.ids)
-        grammar.limit(limits)
+        grammar.wanted = limits.events
+        if limits.seconds is not None and math.isfinite(limits.seconds):
+            grammar.end_step = grammar.step + int(to_steps(limits.seconds))
         return grammar
 
     def continuation(self, primer: Primer, new: Sequence[int]) -> NoteSequence:
         """The notes of new ids alone, with the velocity and the pedal that the primer leaves."""
-        grammar = PerformanceGrammar(self.vocab_size)
-        grammar.read(primer.ids)
+        grammar = self.grammar(primer, Limits())
         pedal = [PEDAL_ON] if grammar.pedal_is_down else []
         return self.decode([VELOCITY + grammar.velocity_bin, *pedal, *new])
-
-    def _split_at(self, ids: list[int], seconds: float) -> tuple[list[int], list[int]]:
-        return split_at(ids, int(to_steps(seconds)))
-
-    def to_config(self) -> dict[str, Any]:
-        """What `representation_from_config` needs to make an equal tokenizer."""
-        return {"kind": self.kind, "pedal": self.pedal}
-
-
-def _note_of_event(ids: list[int]) -> NoteIndex:
-    onsets: list[tuple[int, int, int, int]] = []
-    owner = [-1] * len(ids)
-    numbers: dict[tuple[int, int], int] = {}  # two onsets of a pitch in one step are one note
-    sounding: dict[int, int] = {}
-    step = 0
-    for index, event_id in enumerate(ids):
-        if event_id < NOTE_OFF:
-            pitch = event_id - NOTE_ON
-            number = numbers.setdefault((step, pitch), len(onsets))
-            if number == len(onsets):
-                onsets.append((step, pitch, 0, index))
-            owner[index] = sounding[pitch] = number
-            if index and VELOCITY <= ids[index - 1] < N_EVENTS:
-                owner[index - 1] = number
-        elif event_id < TIME_SHIFT:
-            owner[index] = sounding.pop(event_id - NOTE_OFF, -1)
-        elif event_id < VELOCITY:
-            step += event_id - TIME_SHIFT + 1
-    return note_index(owner, onsets)
 
 
 def one_note_per_onset(
@@ -359,12 +349,6 @@ def _lay_out(keys: Ints) -> NDArray[np.uint16]:
     shifted = np.flatnonzero(left)
     out[(place - has_velocity)[shifted] - 1] = TIME_SHIFT - 1 + left[shifted]
     return out
-
-
-def _shift_steps(ids: Ints) -> Ints:
-    """The steps by which each id moves the time: (N,)."""
-    is_shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
-    return np.where(is_shift, ids - (TIME_SHIFT - 1), 0)
 
 
 def _current_velocity(ids: Ints) -> Ints:

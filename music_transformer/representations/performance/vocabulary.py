@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.errors import TokenError
+from music_transformer.representations.ids import IdArray, Ints
 
 _Id = TypeVar("_Id", bound=np.integer[Any])
 
@@ -50,17 +51,13 @@ N_IDS_WITH_PEDAL = N_IDS + 2
 DEFAULT_VELOCITY_BIN = 16  # before any SET_VELOCITY a note sounds at 4 * 16 + 2 = 66
 
 
-def symbol(event_id: int) -> str:
-    """The name of an id's event and its argument, such as ``NOTE_ON 60`` or ``TIME_SHIFT 50``."""
-    if event_id < NOTE_OFF:
-        return f"NOTE_ON {event_id - NOTE_ON}"
-    if event_id < TIME_SHIFT:
-        return f"NOTE_OFF {event_id - NOTE_OFF}"
-    if event_id < VELOCITY:
-        return f"TIME_SHIFT {event_id - TIME_SHIFT + 1}"
-    if event_id < N_EVENTS:
-        return f"SET_VELOCITY {event_id - VELOCITY}"
-    return ("PAD", "START", "END", "PEDAL_ON", "PEDAL_OFF")[event_id - PAD]
+SYMBOLS = (
+    *(f"NOTE_ON {pitch}" for pitch in range(N_PITCHES)),
+    *(f"NOTE_OFF {pitch}" for pitch in range(N_PITCHES)),
+    *(f"TIME_SHIFT {steps}" for steps in range(1, MAX_SHIFT + 1)),
+    *(f"SET_VELOCITY {velocity}" for velocity in range(N_VELOCITIES)),
+    *("PAD", "START", "END", "PEDAL_ON", "PEDAL_OFF"),
+)
 
 
 def rest(steps: int) -> list[int]:
@@ -72,18 +69,23 @@ def rest(steps: int) -> list[int]:
     return [longest] * hundreds + ([TIME_SHIFT + left - 1] if left else [])
 
 
-def drop_leading_silence(ids: Sequence[int] | NDArray[np.integer[Any]]) -> list[int]:
-    """The ids without the time before the first NOTE_ON.
+def shift_steps(ids: IdArray) -> Ints:
+    """The steps by which each id moves the time: (N,)."""
+    is_shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
+    return np.where(is_shift, ids.astype(np.int64) - (TIME_SHIFT - 1), 0)
+
+
+def time_of(ids: Sequence[int]) -> int:
+    """The steps that pass in a few ids."""
+    return sum(i - TIME_SHIFT + 1 for i in ids if TIME_SHIFT <= i < VELOCITY)
+
+
+def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
+    """The ids without the time before the first NOTE_ON: from (N,) to (M,).
 
     Of the pedal's movements before it the last counts: a pedal already down stays down. Ids without
     a NOTE_ON come back as they are.
     """
-    result: list[int] = without_leading_silence(np.asarray(ids, dtype=np.int64)).tolist()
-    return result
-
-
-def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
-    """`drop_leading_silence` from array (N,) to array (M,) of the same dtype."""
     note_on = np.flatnonzero(ids < NOTE_OFF)
     if not len(note_on):
         return ids
