@@ -238,7 +238,7 @@ def _events_between(
 def _source_between(
     notes: NoteSequence, first: float, last: float, factor: float, semitones: int, steps: int
 ) -> Ids:
-    """The grid of the melody in a segment; what began before it and still sounds is held."""
+    """The fine grid of the melody in a segment; what began before it and still sounds is held."""
     rows = np.flatnonzero(((notes.start >= first) | (notes.end > first)) & (notes.start < last))
     start = (notes.start[rows] - first) * factor
     before = math.ceil(max(0.0, -start.min(initial=0.0)) * MELODY_STEPS)  # whole steps
@@ -249,7 +249,7 @@ def _source_between(
         start=start,
         end=np.maximum(start, (notes.end[rows] - first) * factor + before / MELODY_STEPS),
     )
-    return _TOKENIZER.melody.encode(segment, before + steps)[before:]
+    return _TOKENIZER.melody.encode(segment, before + steps, fine=True)[before:]
 
 
 def _pair(source: Ids, events: Ids, length: int, piece: int, *, learn_end: bool) -> Pair:

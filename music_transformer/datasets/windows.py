@@ -102,7 +102,8 @@ class TrainingWindows:
 
     A share of the windows of performances begins as a user's motif does: START, then some seconds
     of the piece from where the crop falls made plain (see `plain_crop`), then the piece as it is.
-    What is plain is read and not learned: its targets are PAD.
+    What is plain is read and not learned: its targets are PAD. Another share is told what comes
+    after a gap before the music up to its end, see `gapped_crop`; what is told is not learned.
 
     Args:
         data: prepared data with a training split.
@@ -113,9 +114,11 @@ class TrainingWindows:
         world_size: number of processes.
         augment: transpose, and change the tempo, as the representation does.
         plain: share of the windows that open plain.
+        gaps: share of the windows that are told what comes after a gap.
 
     Raises:
-        ConfigError: a number makes no sense, or these are no performances that could be plain.
+        ConfigError: a number makes no sense, or these are no performances that could be plain or
+            have gaps.
     """
 
     def __init__(
@@ -129,24 +132,28 @@ class TrainingWindows:
         world_size: int = 1,
         augment: bool = True,
         plain: float = 0.0,
+        gaps: float = 0.0,
     ) -> None:
         for name, value in {"length": length, "batch_size": batch_size}.items():
             if value < 1:
                 raise ConfigError(f"{name}={value}: a window and a batch hold at least one.")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} processes, 0 the first.")
-        if plain and not data.tokenizer.opens_plain:
-            raise ConfigError(
-                f"plain={plain:g}: only performances open plain, and {data.path} holds "
-                f"{data.tokenizer.kind} ids; use plain=0."
-            )
+        for name, share in {"plain": plain, "gaps": gaps}.items():
+            if share and not data.tokenizer.opens_plain:
+                raise ConfigError(
+                    f"{name}={share:g}: only performances open plain or have gaps, and {data.path} "
+                    f"holds {data.tokenizer.kind} ids; use {name}=0."
+                )
+        if plain + gaps > 1:
+            raise ConfigError(f"plain={plain:g} and gaps={gaps:g} are more than all windows.")
         self.length = length
         self.batch_size = batch_size
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
         self.augment = augment
-        self.plain = plain
+        self.plain, self.gaps = plain, gaps
         self.tokenizer = data.tokenizer
         self._data_path = data.path
         self._open(data)
@@ -234,6 +241,7 @@ class TrainingWindows:
                 "world_size": self.world_size,
                 "augment": self.augment,
                 "plain": self.plain,
+                "gaps": self.gaps,
             },
         )
 
@@ -248,7 +256,7 @@ class TrainingWindows:
         return [transpositions(piece[1:-1], meta) for piece in self._pieces]
 
     def _crop(self, step: int, row: int) -> tuple[Ids, int, int]:
-        """At most L + 1 ids of one piece, augmented; the place of the first; how many are plain."""
+        """At most L + 1 ids of one piece, augmented; the place of the first; how many are told."""
         random = np.random.default_rng((self.seed, step, row))
         index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
         piece = self._pieces[index]
@@ -259,16 +267,18 @@ class TrainingWindows:
         place = min(place, last)
         if random.random() < START_SHARE:
             place = 0
-        is_plain = self.plain > 0 and random.random() < self.plain
+        kind = random.random() if self.plain + self.gaps > 0 else 1.0
         semitones, factor = 0, 1.0
         if self._transpositions is not None:
             semitones = int(random.choice(self._transpositions[index]))
             if self.tokenizer.stretches:
                 factor = float(random.choice(self.tokenizer.stretches))
         known, length = 0, self.length + 1
-        if is_plain:
+        if kind < self.plain:
             crop, known = self.tokenizer.plain_crop(piece, place, length, factor, random)
             place = 0
+        elif kind < self.plain + self.gaps:
+            crop, known = self.tokenizer.gapped_crop(piece, place, length, factor, random)
         else:
             crop = self.tokenizer.crop(piece, place, length, factor)
         return self.tokenizer.transposed(crop, semitones), place, known

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from music_transformer.model.config import ModelConfig
 
 
+NO_TIME = 1 << 40  # of an anchor that is none: later than all others
+
+
 class Reading(NamedTuple):
     """What one pass reads: queries are the last L of S positions."""
 
@@ -25,6 +28,7 @@ class Reading(NamedTuple):
     place: Tensor  # (B, L) or (L,), index of each query in its piece
     queries: int  # L
     keys: int  # S
+    anchors: tuple[Tensor, Tensor] | None = None  # of an encoder: times and pitches (B or 1, N)
 
 
 class Scheme(ABC):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.config import ModelConfig
+from music_transformer.model.config import AccompanimentConfig, ModelConfig
 from music_transformer.model.rnn import PerformanceRNN, RNNConfig
-from music_transformer.model.seq2seq import AccompanimentConfig, AccompanimentTransformer
+from music_transformer.model.seq2seq import AccompanimentTransformer
 from music_transformer.model.transformer import MusicTransformer
 
 

@@ -16,17 +16,16 @@ the melody starts as nothing. So a decoder that was trained alone can be put in 
 Source: Huang et al. 2018, "Music Transformer", section 4.2; Vaswani et al. 2017.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from music_transformer.errors import ConfigError, ShapeError
-from music_transformer.model.config import ModelConfig, Settings
+from music_transformer.errors import ShapeError
+from music_transformer.model.config import AccompanimentConfig, ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.linear import Linear
-from music_transformer.model.positions import Reading
+from music_transformer.model.positions import NO_TIME, Reading
 from music_transformer.model.terms import add_terms
 from music_transformer.model.transformer import (
     DecoderLayer,
@@ -42,138 +41,40 @@ from music_transformer.ops.bidirectional import (
 )
 from music_transformer.ops.positions import alibi_slopes
 
+_ONSETS = 128  # ids of a melody below this begin a note, of this pitch
 
-@dataclass(frozen=True)
-class AccompanimentConfig(Settings):
-    """Settings of an `AccompanimentTransformer`.
+
+class Melody(NamedTuple):
+    """A melody as the decoder uses it.
 
     Attributes:
-        vocab_size: V, all ids of the decoder.
-        source_vocab_size: all ids of the melody, PAD included.
-        source_pad: its PAD, which is never attended to.
-        n_layers: layers of the decoder.
-        d_model, n_heads, d_ff: of the decoder, as in `ModelConfig`.
-        n_encoder_layers, d_encoder, d_encoder_ff: layers and widths of the encoder, which has as
-            many heads; a melody is a simpler thing than what is played to it.
-        d_cross: width of the attention to the melody over all heads; a multiple of n_heads.
-        dropout: of both.
-        context: the most ids the decoder reads at once.
-        source_context: the most steps of the melody it is shown at once.
-        input_position: none or sinusoidal, of both.
-        attention_position: none or relative, of both.
-        max_distance: rows of the decoder's tables; None for context.
-        source_distance: M of the encoder's tables of 2M - 1 rows; None for source_context.
-        cross_position: none, or time: attention to the melody knows which step is now.
-        cross_distance: M of its tables; steps farther away share the last row.
-        time_shift: the id that lets one unit of time pass; the next ids let 2, 3, ... pass.
-        time_shifts: how many such ids there are.
-        shifts_per_step: units of time in a step of the melody.
-        performance_state: of the decoder, as in `ModelConfig`.
-
-    Raises:
-        ConfigError: a value that makes no sense.
+        layers: for each layer of the decoder the keys and values (B or 1, H, S, D).
+        keep: (B or 1, S) bool, True = a step of the melody, not PAD.
+        anchors: times and pitches (B or 1, S) of its onsets, see `model/anchors.py`.
     """
 
-    vocab_size: int = 391
-    source_vocab_size: int = 258
-    source_pad: int = 257
-    n_layers: int = 6
-    d_model: int = 256
-    n_heads: int = 4
-    d_ff: int = 1024
-    n_encoder_layers: int = 3
-    d_encoder: int = 128
-    d_encoder_ff: int = 512
-    d_cross: int = 128
-    dropout: float = 0.1
-    context: int = 1024
-    source_context: int = 320
-    input_position: str = "none"
-    attention_position: str = "relative"
-    max_distance: int | None = 512
-    source_distance: int | None = 128
-    cross_position: str = "time"
-    cross_distance: int = 64
-    time_shift: int = 256
-    time_shifts: int = 100
-    shifts_per_step: int = 10
-    performance_state: bool = False
-
-    def __post_init__(self) -> None:
-        self._one_of("input_position", ("none", "sinusoidal"))
-        self._one_of("attention_position", ("none", "relative"))
-        self._one_of("cross_position", ("none", "time"))
-        for name in ("source_context", "d_cross", "cross_distance", "shifts_per_step"):
-            self._at_least(name, 1)
-        if self.d_cross % self.n_heads:
-            raise ConfigError(
-                f"d_cross={self.d_cross} is not a multiple of n_heads={self.n_heads}; try "
-                f"{max(1, round(self.d_cross / self.n_heads)) * self.n_heads}."
-            )
-        for name in ("time_shift", "time_shifts", "source_pad"):
-            self._at_least(name, 0)
-        if self.source_pad >= self.source_vocab_size:
-            raise ConfigError(
-                f"source_pad={self.source_pad} is outside the {self.source_vocab_size} ids of the "
-                "melody."
-            )
-        _ = self.decoder, self.encoder  # their own checks
-
-    @property
-    def decoder(self) -> ModelConfig:
-        """The config of the decoder's stack."""
-        return self._stack(
-            vocab_size=self.vocab_size,
-            n_layers=self.n_layers,
-            d_model=self.d_model,
-            d_ff=self.d_ff,
-            context=self.context,
-            max_distance=self.max_distance,
-            performance_state=self.performance_state,
-        )
-
-    @property
-    def encoder(self) -> ModelConfig:
-        """The config of the encoder's stack."""
-        return self._stack(
-            vocab_size=self.source_vocab_size,
-            n_layers=self.n_encoder_layers,
-            d_model=self.d_encoder,
-            d_ff=self.d_encoder_ff,
-            context=self.source_context,
-            max_distance=self.source_distance,
-        )
-
-    def _stack(self, **own: Any) -> ModelConfig:
-        shared = ("n_heads", "dropout", "input_position", "attention_position")
-        return ModelConfig(**{name: getattr(self, name) for name in shared}, **own)
-
-    # What an estimate of the size of a run asks of the decoder.
-    attention = property(lambda self: self.decoder.attention)
-    attention_dropout = property(lambda self: self.decoder.attention_dropout)
-    attention_width = property(lambda self: self.decoder.attention_width)
+    layers: list[tuple[Tensor, Tensor]]
+    keep: Tensor
+    anchors: tuple[Tensor, Tensor]
 
 
 class AccompanimentCache(KVCache):
     """What the decoder has read, and the melody it is written to.
 
     Attributes:
-        melody: for each layer the keys and values (B or 1, H, S, D) of the melody, None before it
-            was encoded.
-        keep: (B or 1, S) bool, True = a step of the melody, not PAD.
+        melody: None before one was encoded.
         time: (B,) int64, the time that has passed since the first id, in units of TIME_SHIFT.
     """
 
     def __init__(self, **sizes: Any) -> None:
         super().__init__(**sizes)
-        self.melody: list[tuple[Tensor, Tensor]] | None = None
-        self.keep: Tensor | None = None
+        self.melody: Melody | None = None
         self.time = torch.zeros(self.batch, dtype=torch.int64, device=sizes["device"])
 
     def clear(self) -> None:
         """Forget everything, the melody too; the memory is kept."""
         super().clear()
-        self.melody = self.keep = None
+        self.melody = None
         self.time = torch.zeros_like(self.time)
 
 
@@ -339,7 +240,8 @@ class AccompanimentTransformer(nn.Module):
             ids: (B, L) int64.
             place: not used; every model is told.
             source: (B or 1, S) int64, the melody; its step 0 is when the first id is read, so the
-                melody moves with the window. With a cache it is needed once.
+                melody moves with the window. How far into its step an onset lies, in units of time,
+                is added to the id, times ``source_vocab_size``. With a cache it is needed once.
             cache: what was read before ``ids``, and the melody; both are added to it.
 
         Returns:
@@ -355,19 +257,20 @@ class AccompanimentTransformer(nn.Module):
         if cache is not None:
             cache.require_room(ids)
             start, time = cache.length, cache.time
-        melody, keep = self._melody(source, cache, batch=ids.shape[0])
+        melody = self._melody(source, cache, batch=ids.shape[0])
         time = time[:, None] + self._time_passed(ids)  # (B, L)
         step = time // self.config.shifts_per_step  # (B, L)
         place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
         read = ids if cache is None else cache.append_ids(ids)  # (B, S)
-        reading = Reading(read, place, ids.shape[1], start + ids.shape[1])
+        reading = Reading(read, place, ids.shape[1], start + ids.shape[1], melody.anchors)
         x = self.input(ids, reading)  # (B, L, d_model)
         kept = None if cache is None else cache.kept
         states = [term.read(reading, kept) for term in self.terms]
         for term, state in zip(self.terms, states, strict=True):
             x = term.embed(x, state)
         for index, layer in enumerate(self.layers):
-            x = layer(x, layer=index, melody=melody[index], keep=keep, step=step, cache=cache)
+            heard = melody.layers[index]
+            x = layer(x, layer=index, melody=heard, keep=melody.keep, step=step, cache=cache)
         if cache is not None:
             cache.advance(ids.shape[1])
             cache.time = time[:, -1]
@@ -387,7 +290,7 @@ class AccompanimentTransformer(nn.Module):
             raise ShapeError(
                 f"the cache holds {cache.length} ids that were read to another melody; clear it."
             )
-        cache.melody, cache.keep = self._encoded(source, cache.batch)
+        cache.melody = self._encoded(source, cache.batch)
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> AccompanimentCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
@@ -404,29 +307,33 @@ class AccompanimentTransformer(nn.Module):
 
     def _melody(
         self, source: Tensor | None, cache: AccompanimentCache | None, *, batch: int
-    ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        """Keys and values of the melody for each layer, and which steps are real."""
+    ) -> Melody:
         if source is not None and cache is not None:
             self.encode(source, cache)
-        if cache is not None and cache.melody is not None and cache.keep is not None:
-            return cache.melody, cache.keep
+        if cache is not None and cache.melody is not None:
+            return cache.melody
         if source is None:
             raise ShapeError("there is no melody: pass source (B, S), or a cache that has one.")
         return self._encoded(source, batch)
 
-    def _encoded(self, source: Tensor, batch: int) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    def _encoded(self, source: Tensor, batch: int) -> Melody:
         if source.dim() != 2 or source.shape[1] == 0 or source.shape[0] not in (1, batch):
             raise ShapeError(
                 f"source is {tuple(source.shape)}, expected ({batch} or 1, S) with S >= 1."
             )
-        keep = source != self.config.source_pad  # (B or 1, S)
+        into = source // self.config.source_vocab_size  # (B or 1, S) units of time
+        source = source % self.config.source_vocab_size
+        keep = source != self.config.source_pad
         encoded = self.encoder(source, keep)  # (B or 1, S, d_encoder)
-        melody = []
+        layers = []
         for layer in self.layers:
             attention = layer.get_submodule("melody_attention")
             assert isinstance(attention, MelodyAttention)
-            melody.append(attention.keys_and_values(encoded))
-        return melody, keep
+            layers.append(attention.keys_and_values(encoded))
+        times = torch.arange(source.shape[1], device=source.device) * self.config.shifts_per_step
+        times = torch.where(source < _ONSETS, times + into, NO_TIME)  # (B or 1, S), of onsets
+        times, order = times.sort(dim=1, stable=True)
+        return Melody(layers, keep, (times, source.gather(1, order)))
 
     def _time_passed(self, ids: Tensor) -> Tensor:
         """Units of time from the first of the ids (B, L) to each, its own included: (B, L)."""

@@ -21,6 +21,7 @@ Input = TypeVar("Input", bound=nn.Module)
 TERMS = {
     "interval_output": "music_transformer.model.chorale:IntervalOutput",
     "performance_state": "music_transformer.model.performance_state:PerformanceState",
+    "anchors": "music_transformer.model.anchors:Anchors",
 }
 #: Subclasses of `InputEmbedding`, likewise.
 INPUTS = {"voice_labels": "music_transformer.model.chorale:LabelledInput"}

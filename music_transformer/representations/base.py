@@ -145,7 +145,7 @@ class Representation(ABC):
         has_melody: whether a piece is a melody, which the model is given, and events to it.
         keeps_silence: whether the rest before the first note is part of a prepared piece.
         stretches: factors of time that training draws from; () where time is not changed.
-        opens_plain: whether `plain_crop` is there.
+        opens_plain: whether `plain_crop` and `gapped_crop` are there.
         has_seam: whether the measures of `evaluation.seam` say how well its music goes on.
         accompanied: names of the tracks that `accompany` writes; () where nothing is accompanied.
     """
@@ -270,6 +270,21 @@ class Representation(ABC):
 
         Returns:
             At most `length` ids from START on, and how many of its events are the opening.
+        """
+        raise NotImplementedError
+
+    def gapped_crop(
+        self,
+        piece: IdArray,
+        place: int,
+        length: int,
+        factor: float,
+        random: np.random.Generator,
+    ) -> tuple[IdArray, int]:
+        """A crop with its later part told before it, to learn in-filling; see `opens_plain`.
+
+        Returns:
+            At most `length` ids, and how many of them are told.
         """
         raise NotImplementedError
 

@@ -48,6 +48,7 @@ class TrainingConfig:
         checkpoint_activations: keep only the inputs of layers: less memory, a third more time.
         augment: stretch and transpose training windows.
         plain: share of the windows that open with a plain motif, as users have them.
+        gaps: share of the windows that are told what comes after a gap, to learn in-filling.
         workers: processes that make the windows; 0 is a thread, enough for most machines.
         seed: of the windows; the command also seeds weights and dropout with it.
         evaluate_every: steps between quick validations.
@@ -81,6 +82,7 @@ class TrainingConfig:
     checkpoint_activations: bool = False
     augment: bool = True
     plain: float = 0.0
+    gaps: float = 0.0
     workers: int = 0
     seed: int = 0
     evaluate_every: int = 500
@@ -104,7 +106,7 @@ class TrainingConfig:
                 self._at_least(name, 1)
         for name in ("learning_rate",):
             self._between(name, 0.0, 10.0, low_open=True)
-        for name in ("final_fraction", "cooldown", "plain"):
+        for name in ("final_fraction", "cooldown", "plain", "gaps"):
             self._between(name, 0.0, 1.0)
         for name in ("muon_momentum", "label_smoothing", "token_dropout"):
             self._between(name, 0.0, 1.0, high_open=True)

@@ -117,6 +117,7 @@ class Trainer:
             world_size=self.ranks.world_size,
             augment=config.augment,
             plain=config.plain,
+            gaps=config.gaps,
         )
         self.state = RunState(world_size=self.ranks.world_size)
         self.last_loss: float | None = None

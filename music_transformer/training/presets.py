@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.config import ModelConfig
+from music_transformer.model.config import AccompanimentConfig, ModelConfig
 from music_transformer.model.rnn import RNNConfig
-from music_transformer.model.seq2seq import AccompanimentConfig
 from music_transformer.training.config import TrainingConfig
 
 _PERFORMANCE_VOCABULARY = 391
@@ -180,6 +179,13 @@ PIANO = Preset(
     ),
 )
 
+#: In-filling: `PIANO` that is told what comes after the gap (docs/fill.md); begun with ``--init
+#: piano --set anchors=true``. A tenth of the windows are told nothing.
+PIANO_FILL = Preset(
+    replace(PIANO.model, anchors=True),
+    replace(PIANO.training, steps=2500, window=1024, batch_size=4, plain=0.0, gaps=0.9),
+)
+
 #: The LSTM that two cores can train beside `PIANO_SMALL`: as many parameters, the same windows.
 LSTM_SMALL = Preset(
     RNNConfig(
@@ -267,6 +273,7 @@ ACCOMPANIMENT = Preset(
         cross_position="time",
         cross_distance=64,
         performance_state=True,
+        anchors=True,
     ),
     TrainingConfig(
         steps=1500,
@@ -301,6 +308,7 @@ PRESETS = {
     "jsb-relational": JSB_RELATIONAL,
     "piano-small": PIANO_SMALL,
     "piano": PIANO,
+    "piano-fill": PIANO_FILL,
     "accompaniment": ACCOMPANIMENT,
     "accompaniment-baseline": ACCOMPANIMENT_BASELINE,
     "lstm-small": LSTM_SMALL,

@@ -29,6 +29,7 @@ from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import AccompanimentTokenizer, MelodyTokenizer, split_melody
+from music_transformer.representations.accompaniment.tokenizer import N_MELODY_IDS
 from music_transformer.representations.performance.vocabulary import NOTE_OFF
 
 PAD, START, END = 388, 389, 390
@@ -102,7 +103,7 @@ def _sides(batch: Batch, row: int) -> tuple[list[int], list[int]]:
     """The real source ids and the real targets of a row."""
     assert batch.source is not None
     source, targets = batch.source[row].tolist(), batch.targets[row].tolist()
-    return [i for i in source if i != MELODY_PAD], [i for i in targets if i != PAD]
+    return [i % N_MELODY_IDS for i in source if i != MELODY_PAD], [i for i in targets if i != PAD]
 
 
 # Prepared data
@@ -262,7 +263,7 @@ def _cut(rest: list[Any], melody: list[Any], begin: int, end: int, **changes: An
         sides.append(NoteSequence(pitch=pitch, velocity=[66] * len(rows), start=start, end=stop))
     accompaniment, tune = sides
     source, events = cut_segment(accompaniment, tune, begin, end, **changes)
-    return source.tolist(), _rows(TOKENIZER.decode(events))
+    return (source % N_MELODY_IDS).tolist(), _rows(TOKENIZER.decode(events))
 
 
 def test_a_segment_has_the_notes_that_begin_in_it_and_closes_them_at_its_end() -> None:
@@ -280,6 +281,8 @@ def test_a_melody_note_that_sounds_when_a_segment_begins_is_held_from_there() ->
 def test_a_segment_may_begin_between_the_steps_of_the_melody() -> None:
     source, notes = _cut([(40, 1.0, 1.3)], [(72, 1.04, 1.2)], 95, 145)
     assert source == [72, 200, 200, SILENCE, SILENCE]
+    note = NoteSequence(pitch=[72], velocity=[66], start=[1.04], end=[1.2])
+    assert cut_segment(note, note, 95, 145)[0][0] == 72 + 9 * N_MELODY_IDS  # 90 ms into its step
     assert notes == [(40, 0.05, 0.35)]
 
 
@@ -461,7 +464,7 @@ def test_shuffling_gives_every_piece_the_melody_of_another(data: PreparedData) -
             assert one.ids is two.ids
             assert one.targets is two.targets
             highest = {72: 0, 76: 1, 84: 2}  # the lowest note of each tune
-            givers[one.piece] = highest[int(two.source[two.source < 128].min())]
+            givers[one.piece] = highest[int((two.source % N_MELODY_IDS).min())]
         assert sorted(givers) == sorted(givers.values())
         assert all(giver != taker for taker, giver in givers.items())
         again = shuffled_pairs(pairs, seed)

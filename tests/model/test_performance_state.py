@@ -15,9 +15,9 @@ from music_transformer.checkpoint import save_checkpoint
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation import evaluate_nll
-from music_transformer.model import ModelConfig, MusicTransformer
+from music_transformer.model import AccompanimentConfig, ModelConfig, MusicTransformer
 from music_transformer.model import performance_state as ps
-from music_transformer.model.seq2seq import AccompanimentConfig, AccompanimentTransformer
+from music_transformer.model.seq2seq import AccompanimentTransformer
 from music_transformer.model.terms import without_mask
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import PerformanceTokenizer

@@ -7,10 +7,12 @@
 | 256 | silence |
 | 257 | PAD, put behind the shorter melodies of a batch |
 
-One id a step, ten steps a second, one note at a time. Lost are, in this order: velocities, what a
-later note covers, all but one of the notes that start in one step, time finer than 100 ms. Times
-are first rounded to 10 ms, as those of events are, so both sides agree on what comes first. A note
-starts in the step that holds its onset and is held in every further step of which it fills half.
+With `fine` the id of an onset also says how many steps of 10 ms it lies into its step: so many
+times 258 are added to it. One id a step, ten steps a second, one note at a time. Lost are, in this
+order: velocities, what a later note covers, all but one of the notes that start in one step, time
+finer than 100 ms. Times are first rounded to 10 ms, as those of events are, so both sides agree on
+what comes first. A note starts in the step that holds its onset and is held in every further step
+of which it fills half.
 
 Source: Huang et al. 2018, "Music Transformer", section 4.2 (melodies at 10 steps a second). The ids
 are this project's own.
@@ -54,7 +56,9 @@ class MelodyTokenizer:
     pad: ClassVar[int] = PAD
     silence: ClassVar[int] = SILENCE
 
-    def encode(self, notes: NoteSequence, steps: int | None = None) -> NDArray[np.uint16]:
+    def encode(
+        self, notes: NoteSequence, steps: int | None = None, *, fine: bool = False
+    ) -> NDArray[np.uint16]:
         """The ids of a melody from second 0 on: (S,).
 
         Of several notes that start in one step the longest counts, of equally long ones the
@@ -63,6 +67,7 @@ class MelodyTokenizer:
         Args:
             notes: in seconds; the pedal does not count.
             steps: S; default up to the latest end. What is later is cut off.
+            fine: say in each onset how far into its step it lies; `decode` does not know that.
 
         Raises:
             TokenError: more than `MAX_STEPS`.
@@ -75,7 +80,12 @@ class MelodyTokenizer:
         order = np.lexsort((-notes.pitch, notes.start - notes.end, first))
         leads = np.append(True, np.diff(first[order]) > 0)[: len(order)]
         rows = order[leads & (first[order] < steps)]
-        return _painted(notes.pitch[rows], first[rows], after[rows], steps)
+        ids = _painted(notes.pitch[rows], first[rows], after[rows], steps)
+        if fine:
+            ids[first[rows]] += (N_MELODY_IDS * (to_steps(notes.start[rows]) % EVENT_STEPS)).astype(
+                np.uint16
+            )
+        return ids
 
     def decode(self, ids: Ids) -> NoteSequence:
         """The notes of any sequence of known ids: start and end on steps, velocity 80.

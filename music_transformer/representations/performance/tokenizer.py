@@ -44,6 +44,7 @@ from music_transformer.representations.performance.augment import (
     stretched_crop,
 )
 from music_transformer.representations.performance.baselines import performance_baselines
+from music_transformer.representations.performance.gap import gapped
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.plain import plain_crop
 from music_transformer.representations.performance.primer import read_primer, split_at
@@ -205,6 +206,17 @@ class PerformanceTokenizer(Representation):
             self, piece[1:-1], first=max(0, place - 1), length=length - 1, factor=factor, rng=random
         )
         return np.concatenate([piece[:1], crop, piece[len(piece) - at_end :]])[:length], known
+
+    def gapped_crop(
+        self,
+        piece: IdArray,
+        place: int,
+        length: int,
+        factor: float,
+        random: np.random.Generator,
+    ) -> tuple[IdArray, int]:
+        """A crop with its later part told before it, and how many of its ids are told."""
+        return gapped(self, self.crop(piece, place, length, factor), length, random)
 
     def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
         """Up to three semitones, as far as the piece stays on the piano; 0 always.

@@ -1,0 +1,72 @@
+"""In-filling: the ids by which a model is told what comes after the gap that it composes for.
+
+    later part, END, earlier part, gap
+
+All of it is on one clock, that of the earlier part: the later part opens with a rest as long as the
+earlier part and the gap, so its ids say when its notes come. Nothing marks where the earlier part
+ends and the gap begins, for both are music on the way to what is known. Of the later part only
+notes that begin in it are there: which notes sound at the end of the gap is the model's to say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
+from music_transformer.representations.ids import IdArray
+from music_transformer.representations.performance.vocabulary import (
+    END,
+    N_EVENTS,
+    TIME_SHIFT,
+    VELOCITY,
+    time_of,
+)
+
+if TYPE_CHECKING:
+    from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+
+LEAST, MOST = 1 / 8, 1 / 2  # of the events of a training window are the later part
+
+
+def with_later_part(
+    tokenizer: PerformanceTokenizer, later: NoteSequence, seconds: float, ids: IdArray, room: int
+) -> tuple[IdArray, int]:
+    """``later part, END, ids``, and how many of them come before the first of `ids`.
+
+    Args:
+        later: notes from the end of the gap on.
+        seconds: from the first of `ids` to second 0 of `later`.
+        ids: the earlier part, START before it where it begins the piece.
+        room: the most ids of the later part.
+    """
+    moved = later.replaced(
+        start=later.start + seconds, end=later.end + seconds, end_time=later.end_time + seconds
+    )
+    told = tokenizer.encode_array(moved)[:room]
+    return np.concatenate([told, [END], ids]).astype(np.int64), len(told) + 1
+
+
+def gapped(
+    tokenizer: PerformanceTokenizer, crop: IdArray, length: int, random: np.random.Generator
+) -> tuple[IdArray, int]:
+    """A crop of a piece with its end told first, and how many of the ids are told.
+
+    The crop is parted where time has passed; a crop that cannot be is given back as it is.
+
+    Args:
+        crop: (N,) ids.
+        length: the most ids of the result.
+        random: draws how much of the crop is told.
+    """
+    is_shift = (crop >= TIME_SHIFT) & (crop < VELOCITY)
+    cuts = np.flatnonzero(is_shift[:-1] & ~is_shift[1:]) + 1
+    least = len(crop) * (1 - random.uniform(LEAST, MOST))
+    cut = int(cuts[np.searchsorted(cuts, least) :][:1].sum())
+    loud = crop[:cut][(crop[:cut] >= VELOCITY) & (crop[:cut] < N_EVENTS)][-1:]
+    later = tokenizer.decode(np.concatenate([loud, crop[cut:]]).astype(np.int64))
+    if not cut or not len(later):
+        return crop, 0
+    seconds = time_of(crop[:cut].tolist()) / STEPS_PER_SECOND
+    return with_later_part(tokenizer, later, seconds, crop[:cut], length - cut - 1)
