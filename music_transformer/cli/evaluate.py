@@ -13,7 +13,7 @@ from music_transformer.errors import CheckpointError
 if TYPE_CHECKING:
     from music_transformer.checkpoint import Session
     from music_transformer.datasets import PreparedData
-    from music_transformer.evaluation import Baselines, NllReport
+    from music_transformer.evaluation import NllReport
     from music_transformer.evaluation.conditional import ShuffledNll
     from music_transformer.evaluation.paired import PairedDifference
 
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             {
                 **report.to_dict(),
-                "baselines": None if baselines is None else baselines.values,
+                "baselines": baselines,
                 "checkpoint": str(session.path),
                 "data": str(args.data),
                 "data_checksum": data.checksum,
@@ -278,7 +278,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield report
 
 
-def _table(report: "NllReport", baselines: "Baselines | None") -> str:
+def _table(report: "NllReport", baselines: dict[str, float] | None) -> str:
     """The report for people, best read top down: the number, its parts, what counting reaches."""
     protocol = report.protocol
     unit = "nats per note" if protocol["kind"] == "chorale" else "nats per event"
@@ -303,5 +303,5 @@ def _table(report: "NllReport", baselines: "Baselines | None") -> str:
     ]
     if baselines is not None:
         lines.append("baselines, counted on train")
-        lines += [f"  {name:<52} {value:7.3f}" for name, value in baselines.values.items()]
+        lines += [f"  {name:<52} {value:7.3f}" for name, value in baselines.items()]
     return "\n".join(lines)

@@ -3,20 +3,21 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.evaluation.baselines import Baselines, count_baselines
-from music_transformer.evaluation.distance import (
+from music_transformer.evaluation.baselines import count_baselines
+from music_transformer.evaluation.statistics import (
+    average,
     beside,
+    describe,
+    describe_chorale,
     mean_pitch_class_distance,
     pitch_class_distance,
     pooled_parallels,
 )
-from music_transformer.evaluation.statistics import average, describe, describe_chorale
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.nll import NllReport, evaluate_nll
 
 __all__ = [
-    "Baselines",
     "NllReport",
     "average",
     "beside",

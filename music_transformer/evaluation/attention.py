@@ -10,16 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.model.introspection import attention_weights
 from music_transformer.model.registry import kind_of
-from music_transformer.notes import NoteSequence
+from music_transformer.notes import NoteSequence, Pedals
 from music_transformer.representations.base import NoteIndex
-
-Floats = NDArray[np.float64]
+from music_transformer.representations.ids import Floats
 
 
 @dataclass(frozen=True)
@@ -127,13 +125,10 @@ def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequenc
     ids = tokenizer.encode(notes, keep_silence=False)
     decoded = tokenizer.decode(ids, seconds_per_beat=tokenizer.seconds_per_beat(notes))
     silence = max(0.0, float(notes.start.min() - decoded.start.min()))
-    return ids, NoteSequence(
-        pitch=decoded.pitch,
-        velocity=decoded.velocity,
+    return ids, decoded.replaced(
         start=decoded.start + silence,
         end=decoded.end + silence,
-        channel=decoded.channel,
-        track=decoded.track,
+        pedals=Pedals(),
         end_time=decoded.end_time + silence,
     )
 

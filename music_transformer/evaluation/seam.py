@@ -8,14 +8,11 @@ primer. A note counts in the part that it begins in, sustained, up to the end of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from music_transformer.notes import NoteSequence
-
-FloatArray = npt.NDArray[np.float64]
+from music_transformer.representations.ids import Floats
 
 #: Measure, and its unit. ``log2``: the absolute binary logarithm of a ratio, 1 for twice or half.
 MEASURES = {
@@ -34,6 +31,7 @@ CHORD_SECONDS = 0.035  # onsets closer than this are one chord
 _INTER_ONSET_EDGES = 0.035 * 2.0 ** (np.arange(1, 14) / 2)  # half octaves, 50 ms to 3.2 s
 _SHORTEST = 0.01
 PRIMER_SECONDS = 10.0
+RESAMPLES = 1000
 #: Mean distance of the true continuations, 15 s, from primers of 10 s: MAESTRO validation, one
 #: place in each of the 137 performances.
 PIANISTS = {
@@ -103,26 +101,17 @@ class Drift:
     by_measure: dict[str, float]
 
 
-def drift(
-    given: Sequence[Mapping[str, float]],
-    truth: Sequence[Mapping[str, float]],
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> Drift:
+def drift(given: Sequence[Mapping[str, float]], truth: Sequence[Mapping[str, float]]) -> Drift:
     """Distances of continuations against those of the truth, primer by primer.
 
     Args:
         given: `seam_distances`, one for each primer; those that are NaN are left out.
         truth: of the true continuations of the same primers.
     """
-    rows: list[FloatArray] = [
-        np.array([[one[name] for name in MEASURES] for one in side]) for side in (given, truth)
-    ]
-    whole = ~np.isnan(rows[0] + rows[1]).any(axis=1)
-    both = np.stack([side[whole] for side in rows])  # (2, N, measures)
+    both = np.array([[[one[n] for n in MEASURES] for one in side] for side in (given, truth)])
+    both = both[:, ~np.isnan(both).any(axis=(0, 2))]  # (2, N, measures)
     count = both.shape[1]
-    drawn = np.random.default_rng(seed).integers(count, size=(resamples, count))
+    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
     ratios = _ratios(both)
     means = np.exp(np.log(_ratios(both[:, drawn])).mean(axis=-1))  # (resamples,)
     low, high = np.quantile(means, [0.025, 0.975])
@@ -133,28 +122,21 @@ def drift(
     )
 
 
-def pulse(notes: NoteSequence, beat_seconds: float, *, at: float = 0.0) -> float:
-    """Share of onsets within 50 ms of half beats, `at` being on one. Range [0, 1]; chance is 0.1 /
-    half a beat, 0.4 at 120 beats a minute."""
-    half = beat_seconds / 2
-    off = (notes.start - at + half / 2) % half - half / 2
-    return float(np.mean(np.abs(off) <= 0.05)) if len(notes) else 0.0
-
-
-def _ratios(both: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _ratios(both: Floats) -> Floats:
     """(2, ..., N, measures) -> (..., measures), mean over mean."""
     mean = np.maximum(both.mean(axis=-2), 1e-9)
-    ratios: npt.NDArray[Any] = mean[0] / mean[1]
+    ratios: Floats = mean[0] / mean[1]
     return ratios
 
 
 def _features(notes: NoteSequence) -> dict[str, float]:
     length = np.maximum(notes.end - notes.start, _SHORTEST)
     edges = np.sort(np.concatenate([notes.start, notes.end]))
-    sounding = np.searchsorted(np.sort(notes.start), edges[:-1], side="right") - np.searchsorted(
-        np.sort(notes.end), edges[:-1], side="right"
+    begun, ended = (
+        np.searchsorted(np.sort(times), edges[:-1], side="right")
+        for times in (notes.start, notes.end)
     )
-    covered = max(float(np.diff(edges)[sounding > 0].sum()), _SHORTEST)
+    covered = max(float(np.diff(edges)[begun > ended].sum()), _SHORTEST)
     return {
         "onset_rate": float(np.log2(len(notes) / max(notes.end_time, _SHORTEST))),
         "polyphony": float(np.log2(max(length.sum() / covered, 1.0))),
@@ -165,17 +147,17 @@ def _features(notes: NoteSequence) -> dict[str, float]:
     }
 
 
-def _pitch_classes(notes: NoteSequence) -> FloatArray:
+def _pitch_classes(notes: NoteSequence) -> Floats:
     weights = np.maximum(notes.end - notes.start, _SHORTEST)
-    shares: FloatArray = np.bincount(notes.pitch % 12, weights, minlength=12) / weights.sum()
+    shares: Floats = np.bincount(notes.pitch % 12, weights, minlength=12) / weights.sum()
     return shares
 
 
-def _inter_onsets(notes: NoteSequence) -> FloatArray:
+def _inter_onsets(notes: NoteSequence) -> Floats:
     gaps = np.diff(np.sort(notes.start))
     gaps = gaps[gaps > CHORD_SECONDS]
     bins = np.bincount(np.searchsorted(_INTER_ONSET_EDGES, gaps), minlength=14)
-    shares: FloatArray = bins / max(len(gaps), 1)
+    shares: Floats = bins / max(len(gaps), 1)
     return shares
 
 

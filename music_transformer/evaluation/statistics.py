@@ -1,18 +1,19 @@
-"""Musical statistics of notes and of chorales: what an NLL does not show.
+"""Musical statistics of notes and of chorales, and beside those of data: what an NLL does not show.
 
 `describe` measures a performance, `describe_chorale` a grid of four voices, `average` several of
-either. Each metric below is a function that states its range, unit and source; none needs a model
-or torch, so the same numbers can be read off the data and off samples.
+either, `beside` several against data. None needs a model or torch, so the same numbers can be read
+off the data and off samples.
 
 Times are seconds of sounding notes: the pedal is applied first (`NoteSequence.sustained`), because
 generated notes have it applied already. The span measured runs from the first onset to the end of
 the last note; silence before and after does not count. Statistics of repetition grow with length:
 compare excerpts of the same length.
 
-Sources: Yang and Lerch 2020, "On the evaluation of generative models in music" (counts, ranges,
-pitch classes, inter-onset intervals); Wu and Yang 2020, "The Jazz Transformer on the front line"
-(pitch-class entropy); Dong et al. 2020, "MusPy" (polyphony rate); for part-writing any textbook of
-four-part harmony. Repetition is measured in our own, plain way.
+Sources: [YL] Yang and Lerch 2020, "On the evaluation of generative models in music" (counts,
+ranges, pitch classes, inter-onset intervals, distances within and between sets); [WY] Wu and Yang
+2020, "The Jazz Transformer on the front line" (pitch-class entropy); [D] Dong et al. 2020, "MusPy"
+(polyphony rate); for part-writing any textbook of four-part harmony. Repetition, and what names no
+source, is measured in our own, plain way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +21,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from music_transformer.errors import MidiError, TokenError
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
 from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT, VOICE_NAMES
+from music_transformer.representations.ids import Floats, Ints
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Numbers = Mapping[str, "float | list[float]"]
 
-PITCH_CLASSES = ("C", "C#", "D", "Eb", "E", "F", "F#", "G", "Ab", "A", "Bb", "B")
 INTER_ONSET_EDGES = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds; the last bin is open
 CHORD_SECONDS = 0.03  # notes that start within this of the first of them are one chord
 NGRAM = 8  # notes
@@ -39,7 +38,16 @@ _FIFTH, _OCTAVE = 7, 0  # intervals modulo 12
 
 
 def describe(notes: NoteSequence) -> dict[str, float | list[float]]:
-    """All statistics of a performance, by name; see the function of each for range and unit.
+    """All statistics of a performance, by name, seconds and MIDI numbers where no range is given.
+
+    - ``notes_per_second``: from the first onset to the last end. Range (0, inf) [YL].
+    - see `polyphony`, and `pitch_classes` for ``pitch_class_share`` and its entropy.
+    - ``inter_onset_share``: see `inter_onset_shares`.
+    - ``inter_onset_median_seconds``: between successive chords, 0 for one. Range [0, inf) [YL: the
+      mean; the median, because rests are long].
+    - ``longest_run_notes``: of one pitch in the order of onsets. Range [1, N]. The failure it shows
+      is a model that hammers one key.
+    - ``repeated_ngram_share``: see there. ``repeated_chord_ratio``: `repeat_ratio` of chords.
 
     Raises:
         MidiError: there are no notes.
@@ -49,44 +57,37 @@ def describe(notes: NoteSequence) -> dict[str, float | list[float]]:
     notes = notes.sustained()
     onset, pitch = notes.start, notes.pitch
     end = np.maximum(notes.end, onset + 1 / STEPS_PER_SECOND)  # as events have it: a step at least
-    chords = chord_labels(onset, pitch)
+    seconds = float(end.max() - onset.min())
+    first_of_chord = onset[np.unique(chord_index(onset), return_index=True)[1]]
+    gaps = np.diff(first_of_chord) if len(first_of_chord) > 1 else np.zeros(1)
     return {
         "notes": float(len(notes)),
-        "seconds": float(end.max() - onset.min()),
-        "notes_per_second": note_density(onset, end),
+        "seconds": seconds,
+        "notes_per_second": len(notes) / seconds,
         **polyphony(onset, end),
         "pitch_lowest": float(pitch.min()),
         "pitch_highest": float(pitch.max()),
         "pitch_mean": float(pitch.mean()),
-        "pitch_class_share": pitch_class_shares(pitch),
-        "pitch_class_entropy_bits": pitch_class_entropy(pitch),
+        **pitch_classes(pitch),
         "inter_onset_share": inter_onset_shares(onset),
-        "inter_onset_median_seconds": inter_onset_median(onset),
+        "inter_onset_median_seconds": float(np.median(gaps)),
         "note_seconds_mean": float((end - onset).mean()),
         "note_seconds_median": float(np.median(end - onset)),
         "velocity_mean": float(notes.velocity.mean()),
         "velocity_sd": float(notes.velocity.std()),
         "longest_run_notes": float(longest_run(pitch)),
         "repeated_ngram_share": repeated_ngram_share(pitch),
-        "repeated_chord_ratio": repeat_ratio(chords),
+        "repeated_chord_ratio": repeat_ratio(chord_labels(onset, pitch)),
     }
 
 
-def note_density(onset: FloatArray, end: FloatArray) -> float:
-    """Notes per second from the first onset to the last end. Range (0, inf).
-
-    Source: Yang and Lerch 2020 (note count over time).
-    """
-    return len(onset) / float(end.max() - onset.min())
-
-
-def polyphony(onset: FloatArray, end: FloatArray) -> dict[str, float]:
+def polyphony(onset: Floats, end: Floats) -> dict[str, float]:
     """How many notes sound at once, over time.
 
     - ``polyphony_mean``: notes, mean over the time in which any sounds. Range [1, 128].
     - ``polyphony_max``: notes. Range [1, N].
-    - ``polyphony_share``: time with two notes or more, over the span. Range [0, 1].
-      Source: Dong et al. 2020 (polyphony rate), with time in place of time steps.
+    - ``polyphony_share``: time with two notes or more, over the span. Range [0, 1] [D, with time in
+      place of time steps].
     - ``silence_share``: time in which nothing sounds, over the span. Range [0, 1].
     - ``silence_longest_seconds``: the longest such rest. Range [0, span].
     """
@@ -106,32 +107,26 @@ def polyphony(onset: FloatArray, end: FloatArray) -> dict[str, float]:
     }
 
 
-def pitch_class_shares(pitch: IntArray) -> list[float]:
-    """Share of the notes on each pitch class, C first. 12 numbers in [0, 1], sum 1.
+def pitch_classes(pitch: Ints) -> dict[str, float | list[float]]:
+    """What share of the notes is on each pitch class, and how evenly.
 
-    Source: Yang and Lerch 2020 (pitch class histogram).
+    - ``pitch_class_share``: C first, 12 numbers in [0, 1], sum 1 [YL].
+    - ``pitch_class_entropy_bits``: range [0, log2 12 = 3.585], one class to all alike [WY: H1, here
+      over the whole excerpt].
     """
-    shares: list[float] = (np.bincount(pitch % 12, minlength=12) / len(pitch)).tolist()
-    return shares
+    shares = np.bincount(pitch % 12, minlength=12) / len(pitch)
+    some = shares[shares > 0]
+    return {
+        "pitch_class_share": shares.tolist(),
+        "pitch_class_entropy_bits": float((some * np.log2(1 / some)).sum()),
+    }
 
 
-def pitch_class_entropy(pitch: IntArray) -> float:
-    """Entropy of the pitch classes in bits. Range [0, log2 12 = 3.585]: one class to all alike.
-
-    Source: Wu and Yang 2020 (H1, here over the whole excerpt).
-    """
-    shares = np.array(pitch_class_shares(pitch))
-    shares = shares[shares > 0]
-    return float((shares * np.log2(1 / shares)).sum())
-
-
-def inter_onset_shares(onset: FloatArray) -> list[float]:
-    """Share of the gaps between successive onsets in each bin of `INTER_ONSET_EDGES`.
+def inter_onset_shares(onset: Floats) -> list[float]:
+    """Share of the gaps between successive onsets in each bin of `INTER_ONSET_EDGES` [YL, binned].
 
     8 numbers in [0, 1], sum 1; zeros for a single note. The first bin (under 10 ms) is notes struck
     together. A bin holds its lower edge.
-
-    Source: Yang and Lerch 2020 (inter-onset interval), binned.
     """
     gaps = np.diff(np.sort(onset))
     # Rounded to a microsecond, so that 0.41 - 0.4 falls on the edge it is meant to be at.
@@ -141,16 +136,7 @@ def inter_onset_shares(onset: FloatArray) -> list[float]:
     return shares
 
 
-def inter_onset_median(onset: FloatArray) -> float:
-    """Median gap in seconds between successive chords (`CHORD_SECONDS`). Range [0, inf); 0 for one.
-
-    Source: Yang and Lerch 2020 (mean inter-onset interval; the median, because rests are long).
-    """
-    first_of_chord = onset[np.unique(chord_index(onset), return_index=True)[1]]
-    return float(np.median(np.diff(first_of_chord))) if len(first_of_chord) > 1 else 0.0
-
-
-def chord_index(onset: FloatArray) -> IntArray:
+def chord_index(onset: Floats) -> Ints:
     """Number of the chord each note belongs to, (N,), from 0; `onset` ascending, in seconds.
 
     A chord is a note and those that start less than `CHORD_SECONDS` after it.
@@ -164,7 +150,7 @@ def chord_index(onset: FloatArray) -> IntArray:
     return index
 
 
-def chord_labels(onset: FloatArray, pitch: IntArray) -> list[tuple[int, ...]]:
+def chord_labels(onset: Floats, pitch: Ints) -> list[tuple[int, ...]]:
     """The chords in order, each the ascending tuple of its distinct pitches."""
     index = chord_index(onset)
     groups = np.split(pitch, np.flatnonzero(np.diff(index)) + 1)
@@ -172,30 +158,21 @@ def chord_labels(onset: FloatArray, pitch: IntArray) -> list[tuple[int, ...]]:
 
 
 def repeat_ratio(items: Sequence[Any]) -> float:
-    """Share of the items, from the second on, that equal the one before. Range [0, 1]; 0 for one.
-
-    Source: our own. Over chords: how often the same chord is struck again.
-    """
-    repeats = sum(bool(a == b) for a, b in pairwise(items))
-    return repeats / max(len(items) - 1, 1)
+    """Share of the items, from the second on, that equal the one before: [0, 1]; 0 for one."""
+    return sum(bool(a == b) for a, b in pairwise(items)) / max(len(items) - 1, 1)
 
 
-def longest_run(pitch: IntArray) -> int:
-    """Longest run of one pitch in the order of onsets, in notes. Range [1, N].
-
-    Source: our own; the failure it shows is a model that hammers one key.
-    """
+def longest_run(pitch: Ints) -> int:
+    """Longest run of one pitch in the order of onsets, in notes. Range [1, N]."""
     breaks = np.flatnonzero(np.diff(pitch)) + 1
     return int(np.diff(np.concatenate([[0], breaks, [len(pitch)]])).max())
 
 
-def repeated_ngram_share(pitch: IntArray, n: int = NGRAM) -> float:
+def repeated_ngram_share(pitch: Ints, n: int = NGRAM) -> float:
     """Share of the n-grams of successive pitches that occurred before. Range [0, 1).
 
     Notes in the order of onset, then pitch; transpositions are other n-grams. High values mean
     literal repetition; 0, that nothing comes back or that there are fewer than n notes.
-
-    Source: our own, after the n-gram repetition measures of text generation.
     """
     if len(pitch) < n:
         return 0.0
@@ -203,14 +180,20 @@ def repeated_ngram_share(pitch: IntArray, n: int = NGRAM) -> float:
     return 1 - len(np.unique(grams, axis=0)) / len(grams)
 
 
-def describe_chorale(grid: npt.ArrayLike) -> dict[str, float | list[float]]:
+def describe_chorale(grid: ArrayLike) -> dict[str, float | list[float]]:
     """All statistics of a chorale, by name.
 
     - ``sixteenths``: T.
     - ``VOICE_lowest``, ``VOICE_highest``: MIDI pitch, of each voice that sounds at all.
-    - ``pitch_class_share``, ``pitch_class_entropy_bits``: over sounding cells.
+    - ``pitch_class_share``, ``pitch_class_entropy_bits``: `pitch_classes` of the sounding cells.
     - ``silence_share``: share of cells that are silent. Range [0, 1].
-    - see `crossing_share`, `parallels`, `repeated_beat_ratio`, `moves_per_beat`.
+    - ``crossing_share``: share of the sixteenths at which some voice lies above the next higher
+      one, both sounding; a unison is no crossing. Range [0, 1].
+    - see `parallels`.
+    - ``repeated_beat_ratio``: share of beats, from the second on, that start on the chord of the
+      beat before; held and struck again look the same on the grid. Range [0, 1].
+    - ``moves_per_beat``: moves to another pitch, or to and from silence, per voice and beat. Range
+      [0, 4]; 1 is plain chords in quarters.
 
     Args:
         grid: (T, 4), a row per sixteenth in the order S A T B, MIDI pitch, negative for silence.
@@ -229,30 +212,22 @@ def describe_chorale(grid: npt.ArrayLike) -> dict[str, float | list[float]]:
         if (voice >= 0).any():
             ranges[f"{name}_lowest"] = float(voice[voice >= 0].min())
             ranges[f"{name}_highest"] = float(voice.max())
+    upper, lower = cells[:, :-1], cells[:, 1:]  # both (T, 3)
+    crossed = (upper >= 0) & (lower >= 0) & (lower > upper)
+    moved = cells[1:] != cells[:-1] if len(cells) > 1 else np.zeros(1)
     return {
         "sixteenths": float(len(cells)),
         **ranges,
-        "pitch_class_share": pitch_class_shares(pitch),
-        "pitch_class_entropy_bits": pitch_class_entropy(pitch),
+        **pitch_classes(pitch),
         "silence_share": float((cells < 0).mean()),
-        "crossing_share": crossing_share(cells),
+        "crossing_share": float(crossed.any(axis=1).mean()),
         **parallels(cells),
-        "repeated_beat_ratio": repeated_beat_ratio(cells),
-        "moves_per_beat": moves_per_beat(cells),
+        "repeated_beat_ratio": repeat_ratio(cells[::SIXTEENTHS_PER_BEAT].tolist()),
+        "moves_per_beat": float(moved.mean() * SIXTEENTHS_PER_BEAT),
     }
 
 
-def crossing_share(grid: IntArray) -> float:
-    """Share of the sixteenths at which some voice lies above the next higher one. Range [0, 1].
-
-    Adjacent voices that both sound are compared; a unison is no crossing.
-    """
-    upper, lower = grid[:, :-1], grid[:, 1:]  # both (T, 3)
-    crossed = (upper >= 0) & (lower >= 0) & (lower > upper)
-    return float(crossed.any(axis=1).mean())
-
-
-def parallels(grid: IntArray) -> dict[str, float]:
+def parallels(grid: Ints) -> dict[str, float]:
     """Parallel fifths and octaves per pair-motion: how many of the moves of two voices at once.
 
     A pair-motion is two voices that both move to another pitch from one sixteenth to the next. It
@@ -280,24 +255,6 @@ def parallels(grid: IntArray) -> dict[str, float]:
     }
 
 
-def repeated_beat_ratio(grid: IntArray) -> float:
-    """Share of beats, from the second on, that start on the chord of the beat before. Range [0, 1].
-
-    Held and struck again look the same on the grid. Source: our own.
-    """
-    return repeat_ratio(grid[::SIXTEENTHS_PER_BEAT].tolist())
-
-
-def moves_per_beat(grid: IntArray) -> float:
-    """Moves to another pitch, per voice and beat. Range [0, 4]; 1 is plain chords in quarters.
-
-    To and from silence counts. Source: our own (harmonic and melodic motion in one number).
-    """
-    if len(grid) < 2:
-        return 0.0
-    return float((grid[1:] != grid[:-1]).mean() * SIXTEENTHS_PER_BEAT)
-
-
 def average(descriptions: Sequence[Numbers]) -> dict[str, dict[str, float | list[float]]]:
     """``{"mean": ..., "sd": ...}`` of every number over the pieces, element by element in lists.
 
@@ -317,3 +274,59 @@ def average(descriptions: Sequence[Numbers]) -> dict[str, dict[str, float | list
         mean[name] = values.mean(axis=0).tolist()
         sd[name] = values.std(axis=0).tolist()
     return {"mean": mean, "sd": sd}
+
+
+def beside(pieces: Sequence[Numbers], data: Sequence[Numbers]) -> dict[str, Any]:
+    """Numbers of the pieces, mean and sd, and the same of the data under ``data``.
+
+    To the means come ``pitch_class_distance``, to the data, and for chorales the parallels are
+    those of `pooled_parallels`. Samples are like the data where the distance is as within the data.
+
+    Raises:
+        ValueError: there is nothing to compare.
+    """
+    sides: list[dict[str, Any]] = []
+    for one in (pieces, data):
+        side: dict[str, Any] = {"pieces": len(one), **average(one)}
+        side["mean"]["pitch_class_distance"] = mean_pitch_class_distance(one, data)
+        if "pair_motions" in one[0]:
+            side["mean"] |= pooled_parallels(one)
+        sides.append(side)
+    return {**sides[0], "data": sides[1]}
+
+
+def mean_pitch_class_distance(pieces: Sequence[Numbers], data: Sequence[Numbers]) -> float:
+    """Mean of `pitch_class_distance` over all pairs of a piece and one of the data. Range [0, 1].
+
+    Where both are the same sequence, over the pairs of different pieces (0 for a single piece).
+    Source: [YL], here of total variation and as a mean.
+    """
+    ours, theirs = ([one["pitch_class_share"] for one in side] for side in (pieces, data))
+    total = sum(pitch_class_distance(share, theirs).sum() for share in ours)
+    pairs = len(theirs) * (len(theirs) - 1) if pieces is data else len(ours) * len(theirs)
+    return float(total / max(pairs, 1))
+
+
+def pitch_class_distance(first: ArrayLike, second: ArrayLike) -> Floats:
+    """Half the summed differences of pitch-class shares (12,) and (..., 12): (...).
+
+    In the transposition that brings them nearest, so that C major is not far from D major for its
+    key. Range [0, 1]: 0 for the same shares in any key, 1 for no class in common in every key.
+    """
+    turned = np.stack([np.roll(first, k) for k in range(12)])  # (12, 12)
+    apart = np.abs(np.asarray(second)[..., None, :] - turned).sum(axis=-1) / 2  # (..., 12)
+    nearest: Floats = apart.min(axis=-1)
+    return nearest
+
+
+def pooled_parallels(pieces: Sequence[Numbers]) -> dict[str, float]:
+    """`parallels` over the pair-motions of all pieces together.
+
+    So a short piece with one slip does not weigh as much as a long one.
+    """
+    motions = np.array([one["pair_motions"] for one in pieces], np.float64)
+    total = max(float(motions.sum()), 1.0)
+    return {
+        name: float((motions * [one[name] for one in pieces]).sum()) / total
+        for name in ("parallel_fifths", "parallel_octaves")
+    }

@@ -28,7 +28,7 @@ from music_transformer.checkpoint import (
 )
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
-from music_transformer.evaluation import Baselines, NllReport, count_baselines, evaluate_nll
+from music_transformer.evaluation import NllReport, count_baselines, evaluate_nll
 from music_transformer.evaluation.conditional import ShuffledNll, shuffled_nll
 from music_transformer.model import AccompanimentConfig, RNNConfig
 from music_transformer.sampling import Sampling
@@ -93,7 +93,7 @@ def main() -> int:
         if sampling is not None:
             session = dataclasses.replace(session, sampling=sampling)
         splits = ["validation", "test"] if args.test else ["validation"]
-        measured: dict[str, tuple[NllReport, Baselines]] = {}
+        measured: dict[str, tuple[NllReport, dict[str, float]]] = {}
         exchanged: dict[str, ShuffledNll] = {}
         for split in splits:
             with tqdm(desc=split, unit="window") as bar:
@@ -207,7 +207,7 @@ def _readme(
     args: argparse.Namespace,
     data: PreparedData,
     training: dict[str, Any],
-    measured: dict[str, tuple[NllReport, Baselines]],
+    measured: dict[str, tuple[NllReport, dict[str, float]]],
     exchanged: dict[str, ShuffledNll],
     model: Any,
 ) -> str:
@@ -220,7 +220,7 @@ def _readme(
         error = "" if report.standard_error is None else f" ± {report.standard_error:.3f}"
         rows.append(
             f"| {split} | **{report.nll:.4f}** | {report.mean_over_pieces:.3f}{error} | "
-            + ", ".join(f"{name} {value:.3f}" for name, value in baselines.values.items())
+            + ", ".join(f"{name} {value:.3f}" for name, value in baselines.items())
             + " |"
         )
     protocol = measured["validation"][0].protocol

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from music_transformer.evaluation.seam import MEASURES, drift, part, pulse, seam_distances
+from music_transformer.evaluation.seam import MEASURES, drift, part, seam_distances
 from music_transformer.notes import NoteSequence
 
 
@@ -63,9 +63,3 @@ def test_drift_is_the_geometric_mean_of_ratios_over_primers():
     given[0]["register"] = given[1]["register"] = 16.0
     assert drift(given[:2], truth).by_measure["register"] == pytest.approx(8)
     assert drift(given[:2], truth).drift == pytest.approx(2 * 4 ** (1 / 9))
-
-
-def test_the_pulse_counts_onsets_near_half_beats():
-    assert pulse(notes(SCALE, every=0.5), 1.0) == 1
-    assert pulse(notes(SCALE, every=0.5), 1.0, at=0.25) == 0
-    assert pulse(notes([60, 62], every=0.3), 1.0) == 0.5
