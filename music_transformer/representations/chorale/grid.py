@@ -4,11 +4,11 @@ from bisect import insort
 from collections import Counter
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from music_transformer.errors import TokenError
 from music_transformer.notes import NoteSequence
-from music_transformer.representations.ids import Ints
+from music_transformer.representations.ids import Floats, Ints
 
 N_VOICES = 4
 VOICE_NAMES = ("soprano", "alto", "tenor", "bass")
@@ -22,7 +22,7 @@ MIDI_SECONDS_PER_BEAT = 0.5  # what a MIDI file means that names no tempo
 MAX_SIXTEENTHS = 100_000  # five hours at 80 beats a minute
 
 
-def tempo_map(notes: NoteSequence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def tempo_map(notes: NoteSequence) -> tuple[Floats, Floats]:
     """Times in seconds, the first of them 0, and the seconds per beat from each on."""
     times, tempos = notes.tempos.seconds, notes.tempos.seconds_per_quarter
     if len(times) and times[0] <= 0:
@@ -43,7 +43,7 @@ def sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
         TokenError: a length past `MAX_SIXTEENTHS`.
     """
 
-    def quantise(seconds: NDArray[np.float64]) -> Ints:
+    def quantise(seconds: Floats) -> Ints:
         beats = notes.tempos.quarters(seconds)
         if not beats.max() * SIXTEENTHS_PER_BEAT <= MAX_SIXTEENTHS:
             raise TokenError(
@@ -67,7 +67,7 @@ def voices_of(notes: NoteSequence) -> Ints | None:
     return None
 
 
-def is_monophonic(start: NDArray[np.float64], end: NDArray[np.float64]) -> bool:
+def is_monophonic(start: Floats, end: Floats) -> bool:
     """Whether each note has gone, or is about to, when the next begins: legato may overlap."""
     length = np.minimum(end - start, np.append(end[1:], np.inf) - start)[:-1]
     overlap = end[:-1] - start[1:]

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from music_transformer.errors import MidiError
 from music_transformer.notes import NoteSequence, Pedals
@@ -23,12 +22,11 @@ from music_transformer.representations.chorale.grid import (
     is_monophonic,
     sixteenths,
 )
+from music_transformer.representations.ids import Floats, Ints
 
-Ints = NDArray[np.int64]
 Range = tuple[int, int]
 
 LOOSE_SIXTEENTHS = 0.15  # mean distance of onsets from the grid; 0.25 is no relation at all
-_SILENT = -1
 _HIGHEST_PITCH = 127
 
 
@@ -70,26 +68,36 @@ def read_melody(notes: NoteSequence) -> Melody:
         raise MidiError("the melody has no notes: there is nothing to accompany.")
     warnings = []
     if is_monophonic(notes.start, notes.end):
-        melody = _one_voice(notes)
-        lost = len(notes) - _notes_on(_owners_in_time(notes))
-        if lost:
+        owners, rows, start, end = _in_time(notes), np.arange(len(notes)), notes.start, notes.end
+        if lost := len(notes) - len(np.unique(owners[owners >= 0])):
             warnings.append(
                 f"{lost} of the {len(notes)} notes of the melody are too short for the grid of "
                 "sixteenths: they are kept, but the voices were composed without them"
             )
     else:
-        melody = _skyline(notes)
+        owners, rows, start, end = _skyline(notes)
         warnings.append(
             "the melody has more than one note at a time: its highest notes are taken, "
-            f"{len(melody.notes)} notes from {len(notes)}"
+            f"{len(rows)} notes from {len(notes)}"
         )
-    offbeat = melody.notes.tempos.quarters(melody.notes.start) * SIXTEENTHS_PER_BEAT
-    if np.abs(offbeat - np.round(offbeat)).mean() > LOOSE_SIXTEENTHS:
+    beats = notes.tempos.quarters(start) * SIXTEENTHS_PER_BEAT
+    if np.abs(beats - np.round(beats)).mean() > LOOSE_SIXTEENTHS:
         warnings.append(
             "the notes of the melody do not follow the sixteenths of its tempo: the harmony may "
             "change at odd places; quantise it, or set the tempo it was played in"
         )
-    return Melody(melody.notes, melody.cells, tuple(warnings))
+    voice, pedals = np.zeros(len(rows), dtype=np.int64), notes.pedals
+    kept = notes.replaced(
+        pitch=notes.pitch[rows],
+        velocity=notes.velocity[rows],
+        start=start,
+        end=end,
+        channel=voice,
+        track=voice,
+        pedals=Pedals(np.zeros(len(pedals), dtype=np.int64), pedals.start, pedals.end),
+        track_names=(),
+    )
+    return Melody(kept, np.where(owners >= 0, notes.pitch[owners], -1), tuple(warnings))
 
 
 def transposition_into(melody: Melody, voice_range: Range) -> int:
@@ -102,28 +110,15 @@ def transposition_into(melody: Melody, voice_range: Range) -> int:
     return min(shifts, key=lambda shift: (melody.outside(voice_range, shift), abs(shift)))
 
 
-def _one_voice(notes: NoteSequence) -> Melody:
-    owners = _owners_in_time(notes)
-    cells = np.where(owners >= 0, notes.pitch[owners], _SILENT)
-    return Melody(_kept(notes, np.arange(len(notes)), notes.start, notes.end), cells)
-
-
-def _owners_in_time(notes: NoteSequence) -> Ints:
+def _in_time(notes: NoteSequence) -> Ints:
     """(T,) the note of each sixteenth, -1 for none: a later note ends the one before."""
     ends = np.minimum(notes.end, np.append(notes.start[1:], np.inf))
-    begin, finish = sixteenths(
-        NoteSequence(
-            pitch=notes.pitch,
-            velocity=notes.velocity,
-            start=notes.start,
-            end=ends,
-            tempos=notes.tempos,
-        )
-    )
+    begin, finish = sixteenths(notes.replaced(end=ends))
     return _painted(np.lexsort((ends - notes.start, finish, begin)), begin, finish)
 
 
-def _skyline(notes: NoteSequence) -> Melody:
+def _skyline(notes: NoteSequence) -> tuple[Ints, Ints, Floats, Floats]:
+    """(T,) the highest note of each sixteenth, -1 for none; rows, starts and ends of its notes."""
     begin, finish = sixteenths(notes)
     owners = _painted(np.lexsort((begin, notes.pitch)), begin, finish)  # the highest comes last
     edges = np.flatnonzero(np.diff(owners)) + 1
@@ -133,8 +128,7 @@ def _skyline(notes: NoteSequence) -> Melody:
     at = notes.tempos.at_quarters
     start = np.where(first == begin[rows], notes.start[rows], at(first / SIXTEENTHS_PER_BEAT))
     end = np.where(after == finish[rows], notes.end[rows], at(after / SIXTEENTHS_PER_BEAT))
-    cells = np.where(owners >= 0, notes.pitch[owners], _SILENT)
-    return Melody(_kept(notes, rows, start, end), cells)
+    return owners, rows, start, end
 
 
 def _painted(order: Ints, begin: Ints, finish: Ints) -> Ints:
@@ -143,30 +137,3 @@ def _painted(order: Ints, begin: Ints, finish: Ints) -> Ints:
     for note in order.tolist():
         owners[begin[note] : finish[note]] = note
     return owners
-
-
-def _notes_on(owners: Ints) -> int:
-    """How many notes have a sixteenth of their own."""
-    return len(np.unique(owners[owners >= 0]))
-
-
-def _kept(
-    notes: NoteSequence, rows: Ints, start: NDArray[np.float64], end: NDArray[np.float64]
-) -> NoteSequence:
-    """Some of the notes, with new times, as one voice."""
-    pedals = Pedals(
-        channel=np.zeros(len(notes.pedals), dtype=np.int64),
-        start=notes.pedals.start,
-        end=notes.pedals.end,
-    )
-    voice = np.zeros(len(rows), dtype=np.int64)
-    return notes.replaced(
-        pitch=notes.pitch[rows],
-        velocity=notes.velocity[rows],
-        start=start,
-        end=end,
-        channel=voice,
-        track=voice,
-        pedals=pedals,
-        track_names=(),
-    )
