@@ -7,13 +7,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
-from music_transformer.cli.part import add_part_arguments, read_given
+from music_transformer.cli.options import (
+    add_part_arguments,
+    add_results,
+    add_settings,
+    read_given,
+    result_files,
+    settings_from,
+)
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import Settings
 
 if TYPE_CHECKING:
-    from music_transformer.generation import Accompaniment
+    from music_transformer.generation.accompaniment import Accompaniment
     from music_transformer.notes import NoteSequence
 
 EPILOG = """\
@@ -108,7 +114,7 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
 
         check_sound_length(melody.end_time)
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
 
     session = load_checkpoint(args.checkpoint, device=args.device)
     kind = session.tokenizer.kind
@@ -116,7 +122,7 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
     say_device(args.device, session.device)
 
-    from music_transformer.generation import accompany
+    from music_transformer.generation.accompaniment import accompany
 
     with naming(args.melody), _progress() as progress:
         return kind, accompany(
@@ -159,7 +165,8 @@ def _write(
 ) -> None:
     """Write the files of one candidate under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
-    from music_transformer.midi import bar_lines, write_midi
+    from music_transformer.midi.bars import bar_lines
+    from music_transformer.midi.write import write_midi
 
     notes = _only(accompaniment.notes, args.parts)
     write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))

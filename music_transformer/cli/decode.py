@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from music_transformer.cli.encode import add_tokenizer_arguments, tokenizer_of
+from music_transformer.cli.options import add_tokenizer_arguments, tokenizer_of
 
 _EXAMPLES = """\
 examples:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from music_transformer.cli.part import add_part_arguments, read_part
-
-if TYPE_CHECKING:
-    from music_transformer.representations.base import Representation
+from music_transformer.cli.options import (
+    add_part_arguments,
+    add_tokenizer_arguments,
+    read_part,
+    tokenizer_of,
+)
 
 _EXAMPLES = """\
 examples:
@@ -36,36 +38,6 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--drop-silence", action="store_true", help="begin with the first note (default: as read)"
     )
     parser.set_defaults(run=run)
-
-
-def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose a tokenizer; `decode` has the same."""
-    parser.add_argument(
-        "--tokenizer",
-        metavar="KIND",
-        default="performance",
-        help="performance: 388 events of 10 ms; chorale: four voices of sixteenths "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--pedal",
-        choices=("sustain", "events"),
-        default=None,
-        help="performance only. sustain: longer notes; events: PEDAL_ON and PEDAL_OFF as events "
-        "of their own (default: sustain)",
-    )
-
-
-def tokenizer_of(args: argparse.Namespace) -> Representation:
-    """The tokenizer that the flags name.
-
-    Raises:
-        ConfigError: there is no such kind, or `--pedal` with one that knows no pedal.
-    """
-    from music_transformer.representations import representation_from_config
-
-    settings = {} if args.pedal is None else {"pedal": args.pedal}
-    return representation_from_config({"kind": args.tokenizer, **settings})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,11 +11,11 @@ from music_transformer.cli.output import print_json, say_device, warn
 from music_transformer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from music_transformer.checkpoint import Session
-    from music_transformer.datasets import PreparedData
-    from music_transformer.evaluation import Baselines, NllReport
-    from music_transformer.evaluation.conditional import ShuffledNll
-    from music_transformer.evaluation.paired import PairedDifference
+    from music_transformer.checkpoint.session import Session
+    from music_transformer.datasets.prepared import PreparedData
+    from music_transformer.evaluation.baselines import Baselines
+    from music_transformer.evaluation.compare import PairedDifference, ShuffledNll
+    from music_transformer.evaluation.nll import NllReport
 
 EXAMPLE = """\
 examples:
@@ -82,10 +82,10 @@ def _lengths(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; baselines are counted first, since they are quick and may refuse."""
-    from music_transformer.checkpoint import load_checkpoint
-    from music_transformer.datasets import PreparedData
+    from music_transformer.checkpoint.session import load_checkpoint
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import count_baselines
+    from music_transformer.evaluation.baselines import count_baselines
     from music_transformer.model.quantised import quantise_linears
 
     data = PreparedData.open(args.data).verify()
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData") -> "NllReport":
     """The report of one model."""
-    from music_transformer.evaluation import evaluate_nll
+    from music_transformer.evaluation.nll import evaluate_nll
 
     with _progress() as progress:
         report = evaluate_nll(
@@ -165,7 +165,7 @@ def _measure_shuffled(
     args: argparse.Namespace, session: "Session", data: "PreparedData", report: "NllReport"
 ) -> "ShuffledNll":
     """The same with the melodies exchanged among the pieces."""
-    from music_transformer.evaluation.conditional import shuffled_nll
+    from music_transformer.evaluation.compare import shuffled_nll
 
     with _progress() as progress:
         return shuffled_nll(
@@ -191,7 +191,7 @@ def _listening(shuffled: "ShuffledNll") -> str:
 
 
 def _difference(first: "NllReport", second: "NllReport") -> "PairedDifference":
-    from music_transformer.evaluation.paired import paired_difference
+    from music_transformer.evaluation.compare import paired_difference
 
     return paired_difference(
         [one.nll for one in first.by_piece],
@@ -217,7 +217,7 @@ def _told(difference: "PairedDifference") -> str:
 
 def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedData") -> int:
     """Measure at each length; baselines do not depend on it and are left out."""
-    from music_transformer.evaluation.lengths import nll_by_length
+    from music_transformer.evaluation.compare import nll_by_length
 
     with _progress() as progress:
         results = nll_by_length(

@@ -8,14 +8,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
-from music_transformer.cli.part import add_part_arguments, read_given
+from music_transformer.cli.options import (
+    add_part_arguments,
+    add_results,
+    add_settings,
+    read_given,
+    result_files,
+    settings_from,
+)
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
-    from music_transformer.generation import Generation
+    from music_transformer.generation.continuation import Generation
 
 EPILOG = """\
 examples:
@@ -113,9 +119,9 @@ def _generate(
 
             check_sound_length(primer.end_time + (args.primer_gap or 0))
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.evaluation.memorisation import find_index
-    from music_transformer.generation import generate_batch
+    from music_transformer.generation.continuation import generate_batch
     from music_transformer.model.quantised import quantise_linears
 
     session = load_checkpoint(args.checkpoint, device=args.device)
@@ -156,7 +162,8 @@ def _write(
 ) -> None:
     """Write the files of one sample under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
-    from music_transformer.midi import bar_lines, write_midi
+    from music_transformer.midi.bars import bar_lines
+    from music_transformer.midi.write import write_midi
 
     notes = generation.continuation if args.without_primer else generation.notes
     write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))

@@ -128,7 +128,7 @@ def run_build(args: argparse.Namespace) -> int:
 
     from tqdm import tqdm
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.cli.output import atomic_path, say_device, warn
     from music_transformer.study import build as study
 

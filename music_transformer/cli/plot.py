@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.part import add_part_arguments, read_part
+from music_transformer.cli.options import add_part_arguments, read_part
 from music_transformer.errors import ConfigError, RenderError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; the path goes to stdout."""
     from music_transformer.cli.output import atomic_path, check_output
-    from music_transformer.midi import bar_lines
+    from music_transformer.midi.bars import bar_lines
     from music_transformer.render.pianoroll import plot_pianoroll
 
     if args.out.suffix.lower() not in SUFFIXES:
@@ -125,7 +125,7 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
     from music_transformer.render.pianoroll import new_figure
 
     new_figure(1, 1)  # a missing extra is said before the model works
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.cli.output import say_device
     from music_transformer.evaluation.attention import note_attention
 

@@ -132,14 +132,17 @@ def summary(data: "PreparedData") -> dict[str, Any]:
 def _prepare(args: argparse.Namespace) -> "PreparedData":
     """Call what prepares the corpus that was named."""
     if args.corpus == "jsb":
-        from music_transformer.datasets.jsb import prepare_jsb
+        from music_transformer.datasets.corpora import prepare_jsb
 
         _refuse(args, _NOT_FOR_JSB)
         return prepare_jsb(_source(args), args.out, force=args.force)
-    from music_transformer.datasets.folder import list_folder
-    from music_transformer.datasets.maestro import list_maestro
-    from music_transformer.datasets.prepare import prepare_corpus
-    from music_transformer.datasets.splits import DEFAULT_SHARES, parse_shares
+    from music_transformer.datasets.corpora import list_maestro
+    from music_transformer.datasets.prepare import (
+        DEFAULT_SHARES,
+        list_folder,
+        parse_shares,
+        prepare_corpus,
+    )
 
     if args.corpus == "maestro":
         _refuse(args, _NOT_FOR_MAESTRO)
@@ -188,7 +191,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace) -> "MidiSettings":
     """How MIDI files are to be encoded."""
     from music_transformer.datasets.encoding import MidiSettings
-    from music_transformer.representations import representation_from_config
+    from music_transformer.representations.registry import representation_from_config
 
     config = {"kind": args.tokenizer or "performance"}
     if args.task == "accompaniment":

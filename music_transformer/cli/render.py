@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from music_transformer.cli.part import add_part_arguments, read_part
+from music_transformer.cli.options import add_part_arguments, read_part
 from music_transformer.errors import ConfigError
 
 EPILOG = """\

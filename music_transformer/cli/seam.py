@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
     from tqdm import tqdm
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.evaluation.seam import MEASURES, drift, part, seam_distances
-    from music_transformer.generation import generate
+    from music_transformer.generation.continuation import generate
 
     session = load_checkpoint(args.checkpoint, device=args.device)
     places = _places(args)
@@ -106,7 +106,7 @@ def _places(
     """
     import numpy as np
 
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.errors import ConfigError
     from music_transformer.evaluation.seam import part
     from music_transformer.representations.performance.plain import made_plain

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.soundfont is not None and not args.soundfont.is_file():
         raise ConfigError(f"--soundfont {args.soundfont}: there is no such file.")
 
-    from music_transformer.checkpoint import select_device
+    from music_transformer.checkpoint.hub import select_device
     from music_transformer.cli.output import warn
     from music_transformer.web.models import available_models
     from music_transformer.web.run import is_local, listen, serve, url_of

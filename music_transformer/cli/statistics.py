@@ -48,7 +48,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Describe every piece, average, print."""
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import average
+    from music_transformer.evaluation.statistics import average
 
     if not args.files and args.data is None:
         raise ConfigError("give MIDI files, or --data, or both.")
@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_beside(args: argparse.Namespace) -> None:
     """Files beside data of their kind."""
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import beside
+    from music_transformer.evaluation.distance import beside
 
     tokenizer = PreparedData.open(args.data).tokenizer
     if bool(tokenizer.voices) != args.chorale:
@@ -113,8 +113,8 @@ def _beside_table(sides: dict[str, Any], title: str, data_title: str) -> str:
 
 
 def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
-    from music_transformer.midi import read_midi
-    from music_transformer.representations import ChoraleTokenizer
+    from music_transformer.midi.read import read_midi
+    from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
 
     chorale = ChoraleTokenizer()
     index = _index(args)
@@ -140,7 +140,7 @@ def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
     """What the training data of `--checkpoint` are known by."""
     if args.checkpoint is None:
         return None
-    from music_transformer.checkpoint import find_checkpoint
+    from music_transformer.checkpoint.hub import find_checkpoint
     from music_transformer.errors import CheckpointError
     from music_transformer.evaluation.memorisation import find_index
 
@@ -157,7 +157,7 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     import numpy as np
     from tqdm import tqdm
 
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.representations.base import DEFAULT_SECONDS_PER_BEAT
 
     data = PreparedData.open(args.data)
@@ -177,7 +177,7 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
 
 
 def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
-    from music_transformer.evaluation import describe
+    from music_transformer.evaluation.statistics import describe
 
     if seconds is not None and len(notes):
         first = float(notes.start.min())
@@ -187,7 +187,7 @@ def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
 
 def _describe_grid(grid: "Ints", seconds_per_beat: float, seconds: float | None) -> Numbers:
     """Statistics of a grid (T, 4), or of its first `seconds`, whole sixteenths."""
-    from music_transformer.evaluation import describe_chorale
+    from music_transformer.evaluation.statistics import describe_chorale
     from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT
 
     if seconds is not None:

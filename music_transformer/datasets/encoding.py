@@ -30,14 +30,12 @@ import numpy.typing as npt
 from music_transformer.datasets.prepared import SPLITS, Melodies, Piece, Skipped
 from music_transformer.errors import ConfigError, DatasetError, MidiError, TokenError
 from music_transformer.files import atomic_path
-from music_transformer.midi import read_midi
+from music_transformer.midi.read import read_midi
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.representations import (
-    PerformanceTokenizer,
-    Representation,
-    representation_from_config,
-)
 from music_transformer.representations.accompaniment.skyline import as_performance
+from music_transformer.representations.base import Representation
+from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+from music_transformer.representations.registry import representation_from_config
 
 PIECES = "pieces"  # the part of the work folder that holds ids
 

@@ -32,8 +32,8 @@ from music_transformer.datasets.windows import Batch, TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
 from music_transformer.notes import NoteSequence, to_steps
-from music_transformer.representations import AccompanimentTokenizer
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
 from music_transformer.representations.performance.augment import (
     STRETCHES,
 )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.model.introspection import attention_weights
 from music_transformer.model.registry import kind_of

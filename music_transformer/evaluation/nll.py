@@ -31,10 +31,10 @@ from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pai
 from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.model.terms import without_mask
-from music_transformer.representations.base import Representation
 
 if TYPE_CHECKING:
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
+    from music_transformer.representations.base import Representation
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -297,7 +297,7 @@ def mean_and_error(by_piece: Sequence[PieceNll]) -> tuple[float, float | None]:
     return float(np.mean(means)), error
 
 
-def _report(losses: EventLosses, protocol: Measure, tokenizer: Representation) -> NllReport:
+def _report(losses: EventLosses, protocol: Measure, tokenizer: "Representation") -> NllReport:
     by_piece = piece_nlls(losses)
     mean, error = mean_and_error(by_piece)
     quarter = losses.column * _N_QUARTERS // protocol.context

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.datasets.pairs import cut_segment
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import context_of, step
-from music_transformer.model.transformer import evaluating
+from music_transformer.model.registry import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.representations.accompaniment.merge import (
     giving_way,

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.config import Settings
 from music_transformer.model.linear import Linear
+from music_transformer.model.registry import register
 from music_transformer.ops.attention import plain_attention
 
 ATTENTIONS = ("none", "causal")
@@ -216,3 +217,6 @@ class PerformanceRNN(nn.Module):
             )
             bias.view(_GATES, -1)[_FORGET] = 1.0
             recurrent_bias.view(_GATES, -1)[_FORGET] = 0.0
+
+
+register("rnn", RNNConfig, PerformanceRNN)

@@ -27,6 +27,7 @@ from music_transformer.model.config import ModelConfig, Settings
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.linear import Linear
 from music_transformer.model.positions import Reading
+from music_transformer.model.registry import register
 from music_transformer.model.terms import add_terms
 from music_transformer.model.transformer import (
     DecoderLayer,
@@ -444,3 +445,6 @@ def _table(heads: int, rows: int, d_head: int) -> nn.Parameter:
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(B, L, H * D) -> (B, H, L, D)."""
     return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+register("seq2seq", AccompanimentConfig, AccompanimentTransformer)

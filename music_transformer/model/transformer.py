@@ -10,8 +10,6 @@ The operator of attention is that of the positional scheme (`model/positions.py`
 Source: Huang et al. 2018, "Music Transformer".
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,6 +22,7 @@ from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.linear import Linear
 from music_transformer.model.positions import Reading, scheme_of
+from music_transformer.model.registry import register
 from music_transformer.model.terms import add_terms, input_class
 from music_transformer.ops.positions import sinusoidal_table
 
@@ -270,17 +269,6 @@ class MusicTransformer(nn.Module):
         )
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout for the time of the block, and then as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
 def initialise_linear(module: nn.Module) -> None:
     """Xavier's weights and no bias for a linear layer; other modules are left as they are."""
     if isinstance(module, nn.Linear):
@@ -301,3 +289,6 @@ def embedding_table(rows: int, d: int) -> nn.Embedding:
     embedding = nn.Embedding(rows, d)
     nn.init.normal_(embedding.weight, std=d**-0.5)
     return embedding
+
+
+register("decoder", ModelConfig, MusicTransformer)

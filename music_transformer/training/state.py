@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from music_transformer import checkpoint
-from music_transformer.checkpoint import read_json, read_tensors
+from music_transformer.checkpoint.format import read_json, read_tensors
 from music_transformer.errors import CheckpointError
 from music_transformer.training.distributed import DistributedContext
 

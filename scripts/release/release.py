@@ -29,7 +29,7 @@ from music_transformer.checkpoint import (
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation import Baselines, NllReport, count_baselines, evaluate_nll
-from music_transformer.evaluation.conditional import ShuffledNll, shuffled_nll
+from music_transformer.evaluation.compare import ShuffledNll, shuffled_nll
 from music_transformer.model import AccompanimentConfig, RNNConfig
 from music_transformer.sampling import Sampling
 

@@ -8,8 +8,7 @@ import pytest
 
 from music_transformer.datasets import encoding
 from music_transformer.datasets.encoding import Encoded, MidiSettings, Watcher
-from music_transformer.datasets.folder import find_midi, list_folder
-from music_transformer.datasets.prepare import find_work, prepare_corpus
+from music_transformer.datasets.prepare import find_midi, find_work, list_folder, prepare_corpus
 from music_transformer.datasets.prepared import PreparedData, Skipped
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import read_midi

@@ -36,6 +36,7 @@ from music_transformer.representations.base import Primer
 from music_transformer.representations.ids import Ids, Ints, check_ids
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 from music_transformer.representations.performance.vocabulary import N_PITCHES
+from music_transformer.representations.registry import register
 
 HELD = N_PITCHES
 SILENCE = 2 * N_PITCHES
@@ -178,3 +179,6 @@ def _painted(pitch: Ints, first: Ints, after: Ints, steps: int) -> NDArray[np.ui
     ids[first[note] + within] = pitch[note] + HELD
     ids[first] = pitch
     return ids
+
+
+register(AccompanimentTokenizer)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.representations.base import Primer, check_closing_rest, no_note_in
-from music_transformer.representations.performance.grammar import PerformanceGrammar
+from music_transformer.representations.base import Limits, Primer, check_closing_rest, no_note_in
 from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
     NOTE_OFF,
@@ -60,8 +59,7 @@ def last_part(tokenizer: PerformanceTokenizer, ids: list[int], steps: int) -> li
     Raises:
         MidiError: no note is in that part.
     """
-    grammar = PerformanceGrammar(tokenizer.vocab_size)
-    grammar.read(ids)
+    grammar = tokenizer.grammar(Primer(ids), Limits())
     cut = grammar.step - steps
     if cut <= 0:
         return ids
