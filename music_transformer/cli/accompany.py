@@ -2,10 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from music_transformer.cli.options import (
     add_part_arguments,
@@ -15,6 +15,7 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
+from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import Settings
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from music_transformer.generation.accompaniment import Accompaniment
     from music_transformer.notes import NoteSequence
 
+DESCRIPTION = (
+    "Compose what goes with a melody, which is kept note by note: with a chorale "
+    "model alto, tenor and bass, with a model of accompaniments a piano. The likeliest of "
+    "several candidates is written. The same command on the same machine writes the same file."
+)
 EPILOG = """\
 examples:
   music-transformer accompany data/motifs/ode_to_joy_melody.mid --checkpoint bach --out ode.mid
@@ -36,20 +42,9 @@ examples:
 CHORALE_CANDIDATES = 8
 PARTS = ("both", "accompaniment", "melody")
 
-Progress = Callable[[float, float], None]
 
-
-def add_parser(subparsers: Any) -> None:
-    """Add `accompany` to the subcommands."""
-    parser = subparsers.add_parser(
-        "accompany",
-        help="keep a melody and compose what goes with it",
-        description="Compose what goes with a melody, which is kept note by note: with a chorale "
-        "model alto, tenor and bass, with a model of accompaniments a piano. The likeliest of "
-        "several candidates is written. The same command on the same machine writes the same file.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("melody", type=Path, metavar="MELODY.mid", help="what to accompany")
     parser.add_argument(
         "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."
@@ -83,7 +78,6 @@ def add_parser(subparsers: Any) -> None:
         help="what to write: the melody, what goes with it, or both on tracks of their own "
         "(default: %(default)s)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -124,7 +118,8 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
 
     from music_transformer.generation.accompaniment import accompany
 
-    with naming(args.melody), _progress() as progress:
+    form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
+    with naming(args.melody), counter("accompany", bar_format=form) as progress:
         return kind, accompany(
             session,
             melody,
@@ -140,21 +135,6 @@ def _candidates(args: argparse.Namespace, kind: str) -> int:
     if args.candidates is not None:
         return int(args.candidates)
     return max(CHORALE_CANDIDATES, args.samples) if kind == "chorale" else int(args.samples)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on stderr, and the function that tells it how much is done and how much there is."""
-    from tqdm import tqdm
-
-    form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-    with tqdm(desc="accompany", leave=False, disable=None, bar_format=form) as bar:
-
-        def report(done: float, total: float) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield report
 
 
 def _write(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from music_transformer.cli.options import (
     add_part_arguments,
@@ -12,7 +11,8 @@ from music_transformer.cli.options import (
     tokenizer_of,
 )
 
-_EXAMPLES = """\
+DESCRIPTION = "Print the event ids of a MIDI file as a JSON list."
+EPILOG = """\
 examples:
   music-transformer encode data/motifs/fur_elise_opening.mid > ids.json
   music-transformer encode data/motifs/fur_elise_opening.mid --symbols
@@ -21,15 +21,8 @@ examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Add `encode` to the command line."""
-    parser = subparsers.add_parser(
-        "encode",
-        help="print the event ids of a MIDI file",
-        description="Print the event ids of a MIDI file as a JSON list.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("file", metavar="FILE.mid", help="the MIDI file to read")
     parser.add_argument("--symbols", action="store_true", help="print names instead of ids")
     add_tokenizer_arguments(parser)
@@ -37,7 +30,6 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--drop-silence", action="store_true", help="begin with the first note (default: as read)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

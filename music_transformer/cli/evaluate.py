@@ -3,11 +3,10 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.output import print_json, say_device, warn
+from music_transformer.cli.progress import counter
 from music_transformer.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -17,7 +16,12 @@ if TYPE_CHECKING:
     from music_transformer.evaluation.compare import PairedDifference, ShuffledNll
     from music_transformer.evaluation.nll import NllReport
 
-EXAMPLE = """\
+DESCRIPTION = (
+    "Measure a model on a whole split in nats per event (chorales: per note; lower "
+    "is better), beside what counting on the training split reaches. Choose by validation; "
+    "report test once."
+)
+EPILOG = """\
 examples:
   music-transformer evaluate --checkpoint bach --data data/jsb --split validation
   music-transformer evaluate --checkpoint bach --data data/jsb --lengths 128,256,512,1024
@@ -25,17 +29,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `evaluate` to the command line."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="measure a model in nats per event, beside the baselines",
-        description="Measure a model on a whole split in nats per event (chorales: per note; lower "
-        "is better), beside what counting on the training split reaches. Choose by validation; "
-        "report test once.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--checkpoint", required=True, help="name or folder of the checkpoint")
     parser.add_argument("--data", required=True, help="folder made by `prepare`")
     parser.add_argument("--split", default="validation", help="default: %(default)s")
@@ -64,7 +59,6 @@ def add_parser(subparsers: Any) -> None:
         "--no-baselines", action="store_true", help="leave the counting baselines out"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
-    parser.set_defaults(run=run)
 
 
 def _lengths(text: str) -> list[int]:
@@ -139,7 +133,7 @@ def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData")
     """The report of one model."""
     from music_transformer.evaluation.nll import evaluate_nll
 
-    with _progress() as progress:
+    with counter("evaluate", unit="window") as progress:
         report = evaluate_nll(
             session.model,
             data,
@@ -167,7 +161,7 @@ def _measure_shuffled(
     """The same with the melodies exchanged among the pieces."""
     from music_transformer.evaluation.compare import shuffled_nll
 
-    with _progress() as progress:
+    with counter("evaluate", unit="window") as progress:
         return shuffled_nll(
             session.model,
             data,
@@ -219,7 +213,7 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
     """Measure at each length; baselines do not depend on it and are left out."""
     from music_transformer.evaluation.compare import nll_by_length
 
-    with _progress() as progress:
+    with counter("evaluate", unit="window") as progress:
         results = nll_by_length(
             session.model,
             data,
@@ -262,20 +256,6 @@ def _check_tokenizer(session: "Session", data: "PreparedData") -> None:
             f"{data.path}: prepared with the tokenizer {theirs}, but {session.path} reads {ours}; "
             "prepare the data with the tokenizer of the checkpoint."
         )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, and the function that tells it (windows done, windows in all)."""
-    from tqdm import tqdm
-
-    with tqdm(unit="window", desc="evaluate", leave=False, disable=None) as bar:
-
-        def report(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield report
 
 
 def _table(report: "NllReport", baselines: "Baselines | None") -> str:

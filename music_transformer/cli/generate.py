@@ -3,10 +3,10 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from music_transformer.cli.options import (
     add_part_arguments,
@@ -16,6 +16,7 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
+from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
     from music_transformer.generation.continuation import Generation
 
+DESCRIPTION = (
+    "Continue the music of a MIDI file, or compose from nothing where none is "
+    "given. The same command on the same machine writes the same file."
+)
 EPILOG = """\
 examples:
   music-transformer generate motif.mid
@@ -35,16 +40,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `generate` to the subcommands."""
-    parser = subparsers.add_parser(
-        "generate",
-        help="continue a motif, or compose from nothing",
-        description="Continue the music of a MIDI file, or compose from nothing where none is "
-        "given. The same command on the same machine writes the same file.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "primer", nargs="?", type=Path, metavar="PRIMER.mid", help="what to continue"
     )
@@ -70,7 +67,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--quantise", action="store_true", help="on a CPU: int8 layers, faster and nearly as good"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,7 +125,10 @@ def _generate(
         session = dataclasses.replace(session, model=quantise_linears(session.model))
     say_device(args.device, session.device)
     index = find_index(session.path)  # a damaged one is refused before the work
-    with naming(args.primer or "without a primer"), _progress(settings) as progress:
+    numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
+    form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
+    bar = counter("generate", total=settings.asked, bar_format=form, disable=False)
+    with naming(args.primer or "without a primer"), bar as progress:
         generations = generate_batch(
             session,
             primer,
@@ -140,21 +139,6 @@ def _generate(
     if args.show_all:
         generations = [generations[0], *generations[0].others][: args.samples]
     return generations, index
-
-
-@contextmanager
-def _progress(settings: Settings) -> Iterator[Callable[[float, float], None]]:
-    """A bar on stderr, and the function that tells it how much is done and how much there is."""
-    from tqdm import tqdm
-
-    numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
-    form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
-    with tqdm(total=settings.asked, desc="generate", leave=False, bar_format=form) as bar:
-
-        def report(done: float, total: float) -> None:
-            bar.update(done - bar.n)
-
-        yield report
 
 
 def _write(

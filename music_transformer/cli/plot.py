@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
+DESCRIPTION = (
+    "Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
+    "lines where the file names its metre. With "
+    "--attention: what a model attended to when it came to a note."
+)
 EPILOG = """\
 examples:
   music-transformer plot data/motifs/fur_elise_opening.mid --out fur_elise.png
@@ -24,17 +29,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plot` to the subcommands."""
-    parser = subparsers.add_parser(
-        "plot",
-        help="draw a MIDI file as a piano roll",
-        description="Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
-        "lines where the file names its metre. With "
-        "--attention: what a model attended to when it came to a note.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="F.png", help="where to write: png, svg or pdf"
@@ -79,7 +75,6 @@ def add_parser(subparsers: Any) -> None:
     )
     attention.add_argument("--heads", metavar="0,2,5", help="the heads drawn (default: all)")
     attention.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

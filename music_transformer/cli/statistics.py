@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
     from music_transformer.representations.ids import Ints
 
-EXAMPLE = """\
+DESCRIPTION = (
+    "Musical statistics of MIDI files, or of the pieces of prepared data, or of "
+    "both side by side. Several are averaged: mean and standard deviation over pieces."
+)
+EPILOG = """\
 examples:
   music-transformer statistics out/continuation.mid
   music-transformer statistics a.mid b.mid c.mid --seconds 30 --json
@@ -22,16 +26,8 @@ examples:
 Numbers = dict[str, "float | list[float]"]
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `statistics` to the command line."""
-    parser = subparsers.add_parser(
-        "statistics",
-        help="note density, polyphony, pitch classes, repetition of MIDI files or data",
-        description="Musical statistics of MIDI files, or of the pieces of prepared data, or of "
-        "both side by side. Several are averaged: mean and standard deviation over pieces.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("files", nargs="*", metavar="FILE.mid")
     parser.add_argument("--chorale", action="store_true", help="read the files as four voices")
     parser.add_argument("--data", help="folder made by `prepare`, in place of files or beside them")
@@ -42,7 +38,6 @@ def add_parser(subparsers: Any) -> None:
         "--checkpoint", help="also the longest run of notes that its training data have"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

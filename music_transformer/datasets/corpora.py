@@ -32,7 +32,6 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from music_transformer.datasets.encoding import Watcher
 from music_transformer.datasets.prepare import Corpus
 from music_transformer.datasets.prepared import (
     SPLITS,
@@ -42,6 +41,7 @@ from music_transformer.datasets.prepared import (
 )
 from music_transformer.errors import DatasetError
 from music_transformer.files import errors_name, new_folder
+from music_transformer.progress import Progress
 from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
 
 Grid = npt.NDArray[np.int64]
@@ -163,13 +163,13 @@ class Performance:
     split: str
 
 
-def list_maestro(source: Path, work: Path, watcher: Watcher | None = None) -> Corpus:
+def list_maestro(source: Path, work: Path, progress: Progress | None = None) -> Corpus:
     """The performances of `source`; an archive is unpacked into `work`.
 
     Raises:
         DatasetError: the source is missing or of another kind.
     """
-    table = _locate(source, work, watcher or Watcher())
+    table = _locate(source, work, progress or Progress())
     return Corpus(
         "maestro",
         [(item.name, table.parent / item.name, item.split) for item in read_csv(table)],
@@ -204,10 +204,10 @@ def read_csv(path: Path) -> list[Performance]:
     return performances
 
 
-def _locate(source: Path, work: Path, watcher: Watcher) -> Path:
+def _locate(source: Path, work: Path, progress: Progress) -> Path:
     """The CSV of an unpacked tree; an archive is unpacked first."""
     if source.is_file():
-        return _only_csv(_unpack(source, work, watcher), source)
+        return _only_csv(_unpack(source, work, progress), source)
     if not source.is_dir():
         raise DatasetError(f"{source}: no such file or folder; {_GET_ZIP}.")
     tables = [*source.glob(CSV_PATTERN), *source.glob(f"*/{CSV_PATTERN}")]
@@ -216,7 +216,7 @@ def _locate(source: Path, work: Path, watcher: Watcher) -> Path:
             return table
     archives = sorted(path for pattern in _ARCHIVES for path in source.glob(pattern))
     if archives:
-        return _only_csv(_unpack(archives[0], work, watcher), archives[0])
+        return _only_csv(_unpack(archives[0], work, progress), archives[0])
     what = "the CSV, but none of its MIDI files," if tables else f"no {CSV_PATTERN}"
     raise DatasetError(f"{source}: {what} in it, nor a zip or tar; {_GET_ZIP}.")
 
@@ -231,7 +231,7 @@ def _only_csv(tree: Path, archive: Path) -> Path:
     return tables[0]
 
 
-def _unpack(archive: Path, work: Path, watcher: Watcher) -> Path:
+def _unpack(archive: Path, work: Path, progress: Progress) -> Path:
     """The folder with the MIDI files and the CSV of an archive; unpacked once, then kept."""
     state = archive.stat()
     key = hashlib.sha256(f"{archive.name} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()
@@ -240,7 +240,7 @@ def _unpack(archive: Path, work: Path, watcher: Watcher) -> Path:
         return done
     if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
         raise DatasetError(f"{archive}: not a whole zip or tar; {_GET_ZIP}.")
-    watcher.say(f"unpacking {archive}")
+    progress.info(f"unpacking {archive}")
     with new_folder(done) as part:
         try:
             for name, size, file in _members(archive):

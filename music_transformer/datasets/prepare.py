@@ -3,6 +3,17 @@
 What a corpus is, a function says: `Listing`, source -> (name, path, split) of each file. The rest
 is the same for all. What is done is kept in a folder beside the output, found again by the mark in
 it and removed with the last step; one command at a time prepares an output.
+
+Corpora bring their split. A folder of MIDI files (of any name that `SUFFIXES` has, in any case and
+at any depth) gets one by this rule, which depends on the music alone, not on names, order or dates:
+
+1. pieces with equal ids are one group, so that a copy never stands in two splits;
+2. groups are put in the order of the sha256 of their ids (a fixed shuffle);
+3. with shares such as 80/10/10, validation has its share of the groups, rounded, and at least one
+   where there are two; test its share, rounded; training has the rest, and always at least one. The
+   first groups are training, then validation, then test.
+
+The result is written to ``meta.json``, piece by piece.
 """
 
 import contextlib
@@ -20,7 +31,6 @@ from music_transformer.datasets.encoding import (
     Encoded,
     MidiSettings,
     Source,
-    Watcher,
     encode_files,
     melodies_of,
     sum_warnings,
@@ -35,6 +45,7 @@ from music_transformer.datasets.prepared import (
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.files import errors_name, output_lock
 from music_transformer.midi.read import SUFFIXES
+from music_transformer.progress import Progress
 
 Shares = tuple[float, float, float]
 
@@ -95,7 +106,7 @@ class Corpus:
 
     Attributes:
         name: for reports.
-        files: (name, path, split) of each; all splits are None where the rule of `splits` is to
+        files: (name, path, split) of each; all splits are None where the rule above is to
             divide them.
         settings: where they are from; kept in ``meta.json``.
     """
@@ -105,8 +116,8 @@ class Corpus:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-#: source, folder for what must be unpacked, watcher -> what is there.
-Listing = Callable[[Path, Path, Watcher], Corpus]
+#: source, folder for what must be unpacked, progress -> what is there.
+Listing = Callable[[Path, Path, Progress], Corpus]
 
 
 def prepare_corpus(
@@ -118,7 +129,7 @@ def prepare_corpus(
     shares: Shares = DEFAULT_SHARES,
     jobs: int | None = None,
     force: bool = False,
-    watcher: Watcher | None = None,
+    progress: Progress | None = None,
 ) -> PreparedData:
     """Encode the files of a corpus and write them to `out`.
 
@@ -127,13 +138,13 @@ def prepare_corpus(
         ConfigError: `out` exists and `force` is off, or another command is preparing it.
         OSError: `out` cannot be written.
     """
-    destination, watcher = check_destination(out, force=force), watcher or Watcher()
+    destination, progress = check_destination(out, force=force), progress or Progress()
     with output_lock(destination):
         check_destination(out, force=force)  # another command may have just made it
         with _half_prepared(destination) as work:
-            corpus = listing(Path(source), work, watcher)
+            corpus = listing(Path(source), work, progress)
             sources = [Source(name, path) for name, path, _ in corpus.files]
-            encoded, skipped = encode_files(sources, settings, work, jobs=jobs, watcher=watcher)
+            encoded, skipped = encode_files(sources, settings, work, jobs=jobs, progress=progress)
             if not encoded:
                 raise DatasetError(
                     f"{source}: none of its {len(sources)} MIDI files could be read; "
@@ -232,7 +243,7 @@ def find_midi(folder: str | os.PathLike[str]) -> list[Source]:
     return sources
 
 
-def list_folder(source: Path, work: Path | None = None, watcher: Watcher | None = None) -> Corpus:
+def list_folder(source: Path, work: Path | None = None, progress: Progress | None = None) -> Corpus:
     """The MIDI files of a folder; a `Listing` that unpacks nothing.
 
     Raises:

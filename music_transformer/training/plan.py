@@ -351,7 +351,11 @@ def describe_partial_init(init: str, donor: Any, model: Any) -> str:
 
 
 def copy_weights(model: Any, folder: Path) -> None:
-    """Copy into ``model`` the weights of a checkpoint that agree in name and shape."""
+    """Copy into ``model`` the weights of a checkpoint that agree in name and shape.
+
+    The rest (the encoder, the attention to the melody) keeps the weights it was drawn with: a
+    decoder that knows the music then only has to learn what a melody means for it.
+    """
     given, wanted = load_checkpoint(folder, "cpu").model.state_dict(), model.state_dict()
     with torch.no_grad():
         for name, tensor in wanted.items():

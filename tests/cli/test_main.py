@@ -45,11 +45,9 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> Ending:
                 raise outcome
             return outcome
 
-        def add_parser(subparsers: Any) -> None:
-            subparsers.add_parser("encode").set_defaults(run=run)
-
-        module = ModuleType("encode")
-        module.add_parser = add_parser  # type: ignore[attr-defined]
+        module: Any = ModuleType("encode")
+        module.DESCRIPTION = module.EPILOG = ""
+        module.add_arguments, module.run = lambda parser: None, run
         monkeypatch.setattr(front, "_module", lambda command: module)
         return main(["encode"])
 
