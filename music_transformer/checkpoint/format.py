@@ -87,7 +87,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         if not isinstance(config.get(key, {}), dict):
             raise CheckpointError(f"{path}: {key!r} is no object; restore it from its source.")
     if str(config.get("kind", "decoder")) not in KINDS:
-        known = ", ".join(KINDS)
+        known = ", ".join(sorted(KINDS))
         raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
     for key in ("model", "sampling"):
         for name, value in config.get(key, {}).items():
