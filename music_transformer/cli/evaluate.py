@@ -138,7 +138,6 @@ def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData")
             session.model,
             data,
             args.split,
-            device=session.device,
             context=args.context,
             batch_size=args.batch_size,
             progress=progress,
@@ -165,10 +164,7 @@ def _measure_shuffled(
         return shuffled_nll(
             session.model,
             data,
-            args.split,
             report,
-            device=session.device,
-            context=args.context,
             batch_size=args.batch_size,
             progress=progress,
         )
@@ -219,7 +215,6 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
             data,
             args.split,
             args.lengths,
-            device=session.device,
             batch_size=args.batch_size,
             progress=progress,
         )

@@ -28,13 +28,12 @@ Koehn 2004, "Statistical significance tests for machine translation evaluation" 
 items); Welch 1947 for the degrees of freedom.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from music_transformer.datasets.pairs import evaluation_pairs, shuffled_pairs
 from music_transformer.errors import ConfigError
@@ -46,6 +45,7 @@ from music_transformer.evaluation.nll import (
     event_losses,
     mean_and_error,
     piece_nlls,
+    protocol_windows,
 )
 
 if TYPE_CHECKING:
@@ -193,11 +193,8 @@ class ShuffledNll:
 def shuffled_nll(
     model: EventModel,
     data: "PreparedData",
-    split: str,
     report: NllReport,
     *,
-    device: str | torch.device | None = None,
-    context: int | None = None,
     batch_size: int = 8,
     seed: int = SEED,
     progress: Progress | None = None,
@@ -205,23 +202,21 @@ def shuffled_nll(
     """The NLL of an accompaniment model with the melodies exchanged among pieces.
 
     Args:
-        report: of the same model on the same data with the right melodies; the other arguments are
-            those it was made with, see `evaluate_nll`.
+        report: of the same model on the same data with the right melodies; the split and the
+            context are those it was made with.
+        batch_size, progress: as for `evaluate_nll`.
         seed: of the exchange.
 
     Raises:
         ConfigError: the split has fewer than two pieces.
         DatasetError: the data have no melodies.
     """
-    length = int(model.config.context) if context is None else context
+    pairs = evaluation_pairs(data, report.protocol["split"], report.protocol["context"])
     losses = event_losses(
         model,
-        data,
-        split,
-        device=device,
-        context=context,
+        data.tokenizer,
+        shuffled_pairs(pairs, seed),
         batch_size=batch_size,
-        windows=shuffled_pairs(evaluation_pairs(data, split, length), seed),
         progress=progress,
     )
     difference = paired_difference(
@@ -266,10 +261,8 @@ def nll_by_length(
     split: str,
     lengths: Sequence[int],
     *,
-    device: str | torch.device | None = None,
     batch_size: int = 8,
-    max_windows: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[LengthNll]:
     """NLL of ``model`` on a split, by length of the window and by place in it.
 
@@ -286,12 +279,9 @@ def nll_by_length(
     for length in lengths:
         losses = event_losses(
             model,
-            data,
-            split,
-            device=device,
-            context=length,
+            data.tokenizer,
+            protocol_windows(data, split, length),
             batch_size=max(1, batch_size * shortest // max(length, 1)),
-            max_windows=max_windows,
             progress=progress,
         )
         results.append(_summary(length, losses))

@@ -18,7 +18,7 @@ from music_transformer.model.transformer import MusicTransformer
 ENGINES = ("x86", "fbgemm", "onednn")  # with int8 products of a scale for each output
 
 
-def quantise_linears(model: "MusicTransformer") -> "MusicTransformer":
+def quantise_linears(model: MusicTransformer) -> MusicTransformer:
     """A copy of a float32 CPU ``model`` whose linear layers multiply in int8.
 
     It is for reading only: it cannot be trained or saved as a checkpoint. The output layer is left

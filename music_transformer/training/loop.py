@@ -316,7 +316,6 @@ class Trainer:
             judged,
             self.data,
             "validation",
-            device=self.device,
             context=self.window,
             batch_size=_EVALUATION_BATCH,
             max_windows=self.config.evaluate_windows,

@@ -105,7 +105,7 @@ def main() -> int:
                 nll_report = evaluate_nll(session.model, data, split, progress=report)
                 if data.tokenizer.kind == "accompaniment":
                     exchanged[split] = shuffled_nll(
-                        session.model, data, split, nll_report, progress=report
+                        session.model, data, nll_report, progress=report
                     )
             measured[split] = (nll_report, count_baselines(data, split))
         nll = measured["validation"][0].nll

@@ -374,7 +374,6 @@ def _measured(
             session.model,
             data,
             split,
-            device=session.device,
             max_windows=args.windows,
             progress=report,
         )

@@ -90,14 +90,6 @@ def test_each_help_shows_a_runnable_example(
     assert f"\n  music-transformer {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_help_has_the_line_of_the_list(command: str) -> None:
-    """The list in `main` is written down so that `--help` imports nothing; it must not go stale."""
-    file = Path(front.__file__).parent / f"{command.replace('-', '_')}.py"
-    source = file.read_text(encoding="utf-8")
-    assert f'"{COMMANDS[command]}"' in source
-
-
 def test_a_command_that_is_not_installed_leaves_the_others_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
