@@ -90,16 +90,16 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--candidates {args.candidates}; choose {args.samples} or more, as many as --samples."
         )
-    kind, ranked = _accompany(args, settings)
+    by_piano, ranked = _accompany(args, settings)
     with ExitStack() as stack:  # every file appears, or none does
         for sample, accompaniment in zip(files, ranked, strict=False):
             _write(stack, sample, accompaniment, args)
-    _print(args, files, ranked, unit="composed note" if kind == "chorale" else "event")
+    _print(args, files, ranked, unit="event" if by_piano else "composed note")
     return 0
 
 
-def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list[Accompaniment]]":
-    """The kind of the checkpoint, and the candidates it composed, the likeliest first."""
+def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[bool, list[Accompaniment]]":
+    """Whether a piano plays, not voices; and the candidates, the likeliest first."""
     from music_transformer.cli.output import naming, say_device
 
     melody = read_given(args.melody, args)
@@ -111,8 +111,8 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
     from music_transformer.checkpoint.session import load_checkpoint
 
     session = load_checkpoint(args.checkpoint, device=args.device)
-    kind = session.tokenizer.kind
-    if kind == "accompaniment" and args.keep_key:
+    by_piano = session.tokenizer.has_melody
+    if by_piano and args.keep_key:
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
     say_device(args.device, session.device)
 
@@ -120,21 +120,21 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
 
     form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
     with naming(args.melody), counter("accompany", bar_format=form) as progress:
-        return kind, accompany(
+        return by_piano, accompany(
             session,
             melody,
-            candidates=_candidates(args, kind),
+            candidates=_candidates(args, by_piano),
             keep_key=args.keep_key,
             settings=settings,
             progress=progress,
         )
 
 
-def _candidates(args: argparse.Namespace, kind: str) -> int:
+def _candidates(args: argparse.Namespace, by_piano: bool) -> int:
     """How many to draw; a piano draws them one after another, so no more than are written."""
     if args.candidates is not None:
         return int(args.candidates)
-    return max(CHORALE_CANDIDATES, args.samples) if kind == "chorale" else int(args.samples)
+    return int(args.samples) if by_piano else max(CHORALE_CANDIDATES, args.samples)
 
 
 def _write(

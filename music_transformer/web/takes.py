@@ -197,7 +197,7 @@ class Take:
         self._tell_notes(self.primer)
         self.move_to(COMPOSING)
         # A chorale's candidates are drawn side by side, a piano's one after another.
-        candidates = DEFAULT_CANDIDATES if session.tokenizer.kind == "chorale" else 1
+        candidates = 1 if session.tokenizer.has_melody else DEFAULT_CANDIDATES
         settings = replace(self.settings, seconds=None)
         try:
             ranked = accompany(

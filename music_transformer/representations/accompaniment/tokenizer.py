@@ -18,6 +18,7 @@ are this project's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.errors import ConfigError, TokenError
+from music_transformer.notes import STEPS_PER_SECOND as PERFORMANCE_STEPS
 from music_transformer.notes import NoteSequence, to_steps
 from music_transformer.representations.accompaniment.skyline import (
     EVENT_STEPS,
@@ -77,6 +79,36 @@ class MelodyTokenizer:
         leads = np.append(True, np.diff(first[order]) > 0)[: len(order)]
         rows = order[leads & (first[order] < steps)]
         return _painted(notes.pitch[rows], first[rows], after[rows], steps)
+
+    def encode_segment(
+        self,
+        notes: NoteSequence,
+        begin: int,
+        end: int,
+        factor: float = 1.0,
+        semitones: int = 0,
+    ) -> NDArray[np.uint16]:
+        """The ids of a part of a melody; what began before it and still sounds is held: (S,).
+
+        Args:
+            notes: of the whole piece, in seconds.
+            begin, end: of the part, in steps of 10 ms.
+            factor: how much longer it is played; S is its length then, at least 1.
+            semitones: that it is moved by; the caller keeps pitches inside 0..127.
+        """
+        first, last = begin / PERFORMANCE_STEPS, end / PERFORMANCE_STEPS
+        steps = max(1, round((end - begin) * factor / EVENT_STEPS))
+        rows = np.flatnonzero(((notes.start >= first) | (notes.end > first)) & (notes.start < last))
+        start = (notes.start[rows] - first) * factor
+        before = math.ceil(max(0.0, -start.min(initial=0.0)) * STEPS_PER_SECOND)  # whole steps
+        start = np.maximum(0.0, start + before / STEPS_PER_SECOND)
+        segment = NoteSequence(
+            pitch=notes.pitch[rows] + semitones,
+            velocity=notes.velocity[rows],
+            start=start,
+            end=np.maximum(start, (notes.end[rows] - first) * factor + before / STEPS_PER_SECOND),
+        )
+        return self.encode(segment, before + steps)[before:]
 
     def decode(self, ids: Ids) -> NoteSequence:
         """The notes of any sequence of known ids: start and end on steps, velocity 80.
