@@ -165,11 +165,11 @@ class AccompanimentCache(KVCache):
         time: (B,) int64, the time that has passed since the first id, in units of TIME_SHIFT.
     """
 
-    def __init__(self, **sizes: Any) -> None:
-        super().__init__(**sizes)
+    def __init__(self, config: ModelConfig, batch: int, capacity: int | None, like: Tensor) -> None:
+        super().__init__(config, batch, capacity, like)
         self.melody: list[tuple[Tensor, Tensor]] | None = None
         self.keep: Tensor | None = None
-        self.time = torch.zeros(self.batch, dtype=torch.int64, device=sizes["device"])
+        self.time = torch.zeros(self.batch, dtype=torch.int64, device=like.device)
 
     def clear(self) -> None:
         """Forget everything, the melody too; the memory is kept."""
@@ -392,16 +392,7 @@ class AccompanimentTransformer(nn.Module):
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> AccompanimentCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
-        weight, stack = self.output.weight, self.config.decoder
-        return AccompanimentCache(
-            n_layers=stack.n_layers,
-            batch=batch,
-            n_heads=stack.n_heads,
-            d_head=stack.d_head,
-            capacity=stack.context if capacity is None else capacity,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        return AccompanimentCache(self.config.decoder, batch, capacity, self.output.weight)
 
     def _melody(
         self, source: Tensor | None, cache: AccompanimentCache | None, *, batch: int

@@ -257,16 +257,7 @@ class MusicTransformer(nn.Module):
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
-        weight = self.output.weight
-        return KVCache(
-            n_layers=self.config.n_layers,
-            batch=batch,
-            n_heads=self.config.n_heads,
-            d_head=self.config.d_head,
-            capacity=self.config.context if capacity is None else capacity,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        return KVCache(self.config, batch, capacity, self.output.weight)
 
 
 def initialise_linear(module: nn.Module) -> None:
