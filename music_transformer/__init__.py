@@ -92,7 +92,7 @@ def _give_notes_a_view() -> None:
 def _notebook_view(notes: "NoteSequence") -> str:
     """A piano roll and a player, made only when a notebook shows the notes."""
     from music_transformer.render.audio import audio_html
-    from music_transformer.render.svg import piano_roll_svg
+    from music_transformer.render.pianoroll import piano_roll_svg
 
     return piano_roll_svg(notes) + audio_html(notes)
 

@@ -22,7 +22,7 @@ from music_transformer.notes import (
     set_notebook_view,
     to_steps,
 )
-from music_transformer.render.svg import piano_roll_svg
+from music_transformer.render.pianoroll import piano_roll_svg
 
 NOTES = st.lists(
     st.tuples(

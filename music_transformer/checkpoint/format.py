@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -27,8 +27,10 @@ from torch import Tensor
 
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model.registry import KINDS, kind_of
-from music_transformer.representations import Representation
 from music_transformer.sampling import Sampling
+
+if TYPE_CHECKING:
+    from music_transformer.representations.base import Representation
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
@@ -43,7 +45,7 @@ _LARGEST = 2**53  # bound on every number of a model and of sampling
 def write_files(
     folder: Path,
     model: Any,
-    tokenizer: Representation,
+    tokenizer: "Representation",
     *,
     training: Mapping[str, Any],
     sampling: Sampling | None = None,
@@ -85,7 +87,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         if not isinstance(config.get(key, {}), dict):
             raise CheckpointError(f"{path}: {key!r} is no object; restore it from its source.")
     if str(config.get("kind", "decoder")) not in KINDS:
-        known = ", ".join(KINDS)
+        known = ", ".join(sorted(KINDS))
         raise CheckpointError(f"{path}: kind {config['kind']!r} is unknown; known: {known}.")
     for key in ("model", "sampling"):
         for name, value in config.get(key, {}).items():

@@ -16,9 +16,10 @@ from music_transformer.checkpoint.format import (
     read_config,
     read_weights,
 )
-from music_transformer.datasets.download import CHECKPOINTS, Download, Meter, check_file, fetch
+from music_transformer.datasets.download import CHECKPOINTS, Download, check_file, fetch
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout, followed, new_folder, output_lock, publish_folder
+from music_transformer.progress import Progress
 
 SEARCH_VARIABLE = "MUSIC_TRANSFORMER_CHECKPOINTS"
 
@@ -100,7 +101,7 @@ def copy_checkpoint(source: Path, out: Path) -> None:
 
 
 def fetch_checkpoint(
-    download: Download, out: Path, *, url: str | None = None, meter: Meter | None = None
+    download: Download, out: Path, *, url: str | None = None, progress: Progress | None = None
 ) -> None:
     """Download the archive of released weights, as `fetch` does, and unpack it to the folder `out`.
 
@@ -108,7 +109,7 @@ def fetch_checkpoint(
         DatasetError: as `fetch`.
     """
     archive = out.with_name(f".{download.sha256[:16]}-{download.file}")  # nobody else's name
-    fetch(download, archive, url=url, meter=meter)
+    fetch(download, archive, url=url, progress=progress)
     unpack_checkpoint(download, archive, out)
     archive.unlink()
 

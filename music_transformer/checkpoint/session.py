@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,8 +26,11 @@ from music_transformer.checkpoint.hub import find_checkpoint, select_device
 from music_transformer.errors import CheckpointError, MusicTransformerError
 from music_transformer.files import followed, new_folder, output_lock, publish_folder
 from music_transformer.model.registry import KINDS
-from music_transformer.representations import Representation, representation_from_config
+from music_transformer.representations.registry import representation_from_config
 from music_transformer.sampling import Sampling
+
+if TYPE_CHECKING:
+    from music_transformer.representations.base import Representation
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Session:
     """
 
     model: Any
-    tokenizer: Representation
+    tokenizer: "Representation"
     config: Any
     training: dict[str, Any]
     path: Path
@@ -94,7 +97,7 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
 def save_checkpoint(
     folder: str | Path,
     model: Any,
-    tokenizer: Representation,
+    tokenizer: "Representation",
     *,
     training: Mapping[str, Any],
     sampling: Sampling | None = None,
@@ -191,7 +194,7 @@ def _build(folder: Path, model_class: type[Any], config: Any) -> Any:
     return model
 
 
-def _tokenizer(folder: Path, config: dict[str, Any]) -> Representation:
+def _tokenizer(folder: Path, config: dict[str, Any]) -> "Representation":
     try:
         return representation_from_config(config["tokenizer"])
     except (MusicTransformerError, TypeError, ValueError, KeyError, AttributeError) as error:

@@ -2,20 +2,32 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
-from music_transformer.cli.part import add_part_arguments, read_given
+from music_transformer.cli.options import (
+    add_part_arguments,
+    add_results,
+    add_settings,
+    read_given,
+    result_files,
+    settings_from,
+)
+from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import Settings
 
 if TYPE_CHECKING:
-    from music_transformer.generation import Accompaniment
+    from music_transformer.generation.accompaniment import Accompaniment
     from music_transformer.notes import NoteSequence
 
+DESCRIPTION = (
+    "Compose what goes with a melody, which is kept note by note: with a chorale "
+    "model alto, tenor and bass, with a model of accompaniments a piano. The likeliest of "
+    "several candidates is written. The same command on the same machine writes the same file."
+)
 EPILOG = """\
 examples:
   music-transformer accompany data/motifs/ode_to_joy_melody.mid --checkpoint bach --out ode.mid
@@ -30,20 +42,9 @@ examples:
 CHORALE_CANDIDATES = 8
 PARTS = ("both", "accompaniment", "melody")
 
-Progress = Callable[[float, float], None]
 
-
-def add_parser(subparsers: Any) -> None:
-    """Add `accompany` to the subcommands."""
-    parser = subparsers.add_parser(
-        "accompany",
-        help="keep a melody and compose what goes with it",
-        description="Compose what goes with a melody, which is kept note by note: with a chorale "
-        "model alto, tenor and bass, with a model of accompaniments a piano. The likeliest of "
-        "several candidates is written. The same command on the same machine writes the same file.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("melody", type=Path, metavar="MELODY.mid", help="what to accompany")
     parser.add_argument(
         "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."
@@ -77,7 +78,6 @@ def add_parser(subparsers: Any) -> None:
         help="what to write: the melody, what goes with it, or both on tracks of their own "
         "(default: %(default)s)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,16 +90,16 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--candidates {args.candidates}; choose {args.samples} or more, as many as --samples."
         )
-    kind, ranked = _accompany(args, settings)
+    by_piano, ranked = _accompany(args, settings)
     with ExitStack() as stack:  # every file appears, or none does
         for sample, accompaniment in zip(files, ranked, strict=False):
             _write(stack, sample, accompaniment, args)
-    _print(args, files, ranked, unit="composed note" if kind == "chorale" else "event")
+    _print(args, files, ranked, unit="event" if by_piano else "composed note")
     return 0
 
 
-def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list[Accompaniment]]":
-    """The kind of the checkpoint, and the candidates it composed, the likeliest first."""
+def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[bool, list[Accompaniment]]":
+    """Whether a piano plays, not voices; and the candidates, the likeliest first."""
     from music_transformer.cli.output import naming, say_device
 
     melody = read_given(args.melody, args)
@@ -108,47 +108,33 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[str, list
 
         check_sound_length(melody.end_time)
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
 
     session = load_checkpoint(args.checkpoint, device=args.device)
-    kind = session.tokenizer.kind
-    if kind == "accompaniment" and args.keep_key:
+    by_piano = session.tokenizer.has_melody
+    if by_piano and args.keep_key:
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
     say_device(args.device, session.device)
 
-    from music_transformer.generation import accompany
+    from music_transformer.generation.accompaniment import accompany
 
-    with naming(args.melody), _progress() as progress:
-        return kind, accompany(
+    form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
+    with naming(args.melody), counter("accompany", bar_format=form) as progress:
+        return by_piano, accompany(
             session,
             melody,
-            candidates=_candidates(args, kind),
+            candidates=_candidates(args, by_piano),
             keep_key=args.keep_key,
             settings=settings,
             progress=progress,
         )
 
 
-def _candidates(args: argparse.Namespace, kind: str) -> int:
+def _candidates(args: argparse.Namespace, by_piano: bool) -> int:
     """How many to draw; a piano draws them one after another, so no more than are written."""
     if args.candidates is not None:
         return int(args.candidates)
-    return max(CHORALE_CANDIDATES, args.samples) if kind == "chorale" else int(args.samples)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on stderr, and the function that tells it how much is done and how much there is."""
-    from tqdm import tqdm
-
-    form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-    with tqdm(desc="accompany", leave=False, disable=None, bar_format=form) as bar:
-
-        def report(done: float, total: float) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield report
+    return int(args.samples) if by_piano else max(CHORALE_CANDIDATES, args.samples)
 
 
 def _write(
@@ -159,7 +145,8 @@ def _write(
 ) -> None:
     """Write the files of one candidate under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
-    from music_transformer.midi import bar_lines, write_midi
+    from music_transformer.midi.bars import bar_lines
+    from music_transformer.midi.write import write_midi
 
     notes = _only(accompaniment.notes, args.parts)
     write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
-from music_transformer.cli.encode import add_tokenizer_arguments, tokenizer_of
+from music_transformer.cli.options import add_tokenizer_arguments, tokenizer_of
 
-_EXAMPLES = """\
+DESCRIPTION = "Write the MIDI file of a JSON list of event ids, and print its path."
+EPILOG = """\
 examples:
   music-transformer decode ids.json --out copy.mid
   music-transformer encode motif.mid | music-transformer decode - --out copy.mid
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Add `decode` to the command line."""
-    parser = subparsers.add_parser(
-        "decode",
-        help="turn event ids back into a MIDI file",
-        description="Write the MIDI file of a JSON list of event ids, and print its path.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("file", metavar="IDS.json", help="a JSON list of ids; - reads stdin")
     parser.add_argument("--out", metavar="FILE.mid", required=True, help="the MIDI file to write")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_tokenizer_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,13 +9,16 @@ import importlib.util
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 from music_transformer.errors import DatasetError
 from music_transformer.motifs import find_motifs
 
 DEFAULT_MOTIF = "fur_elise_opening"
 
+DESCRIPTION = (
+    "Continue a motif with the released piano model and write continuation.mid, "
+    ".wav and .png. Its own earlier results are overwritten."
+)
 EPILOG = f"""\
 examples:
   music-transformer demo
@@ -27,16 +30,8 @@ ode_to_joy_melody, twinkle_melody
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `demo` to the subcommands."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="continue a motif with the released piano model: MIDI, sound, picture",
-        description="Continue a motif with the released piano model and write continuation.mid, "
-        ".wav and .png. Its own earlier results are overwritten.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "motif",
         nargs="?",
@@ -50,7 +45,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--out-dir", type=Path, default=Path("out"), help="folder of the results (default: out)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

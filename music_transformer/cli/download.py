@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from music_transformer.cli.output import check_output, print_json
+from music_transformer.cli.progress import Bar
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from music_transformer.datasets.download import Download, Meter
+    from music_transformer.datasets.download import Download
 
+DESCRIPTION = (
+    "Fetch a corpus from its official source, or released weights from the "
+    "project's releases, checked by size and sha256. An interrupted download goes on when the "
+    "command is given again."
+)
 EPILOG = """\
 examples:
   music-transformer download jsb --out data/Jsb16thSeparated.json
@@ -23,17 +29,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the subcommand and its flags."""
-    parser = subparsers.add_parser(
-        "download",
-        help="fetch a corpus or released weights, checked by size and sha256",
-        description="Fetch a corpus from its official source, or released weights from the "
-        "project's releases, checked by size and sha256. An interrupted download goes on when the "
-        "command is given again.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "what", metavar="WHAT", help="jsb, maestro, bach, piano or piano-accompaniment"
     )
@@ -50,7 +47,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     source.add_argument("--url", help="another place of the same file")
     parser.add_argument("--force", action="store_true", help="replace what is at --out")
     parser.add_argument("--json", action="store_true", help="print path and sha256 as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,7 +70,7 @@ def _corpus(args: argparse.Namespace, download: "Download") -> int:
     if args.source is not None:
         copy_file(download, args.source, out)
     else:
-        fetch(download, out, url=args.url, meter=_meter(download))
+        fetch(download, out, url=args.url, progress=Bar())
     if args.json:
         print_json({"path": str(out), "size": download.size, "sha256": download.sha256})
     else:
@@ -95,7 +91,7 @@ def _checkpoint(args: argparse.Namespace, download: "Download") -> int:
         raise ConfigError(f"{args.out}: it exists; --force replaces the folder of a checkpoint.")
     print(f"{download.name}: {download.terms}", file=sys.stderr)
     if args.source is None:
-        fetch_checkpoint(download, args.out, url=args.url, meter=_meter(download))
+        fetch_checkpoint(download, args.out, url=args.url, progress=Bar())
     elif args.source.is_dir():
         copy_checkpoint(args.source, args.out)
     else:
@@ -105,31 +101,3 @@ def _checkpoint(args: argparse.Namespace, download: "Download") -> int:
     else:
         print(args.out)
     return 0
-
-
-def _meter(download: "Download") -> "Meter":
-    """A progress bar on stderr."""
-    from tqdm import tqdm
-
-    from music_transformer.datasets.download import Meter
-
-    class Bar(Meter):
-        """Bytes received of bytes expected."""
-
-        def begin(self, done: int, total: int) -> None:
-            self.bar = tqdm(
-                initial=done,
-                total=total,
-                unit="B",
-                unit_scale=True,
-                desc=download.file,
-                file=sys.stderr,
-            )
-
-        def add(self, count: int) -> None:
-            self.bar.update(count)
-
-        def finish(self) -> None:
-            self.bar.close()
-
-    return Bar()

@@ -3,21 +3,24 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.output import print_json, say_device, warn
+from music_transformer.cli.progress import counter
 from music_transformer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from music_transformer.checkpoint import Session
-    from music_transformer.datasets import PreparedData
-    from music_transformer.evaluation import NllReport
-    from music_transformer.evaluation.conditional import ShuffledNll
-    from music_transformer.evaluation.paired import PairedDifference
+    from music_transformer.checkpoint.session import Session
+    from music_transformer.datasets.prepared import PreparedData
+    from music_transformer.evaluation.compare import PairedDifference, ShuffledNll
+    from music_transformer.evaluation.nll import NllReport
 
-EXAMPLE = """\
+DESCRIPTION = (
+    "Measure a model on a whole split in nats per event (chorales: per note; lower "
+    "is better), beside what counting on the training split reaches. Choose by validation; "
+    "report test once."
+)
+EPILOG = """\
 examples:
   music-transformer evaluate --checkpoint bach --data data/jsb --split validation
   music-transformer evaluate --checkpoint bach --data data/jsb --lengths 128,256,512,1024
@@ -25,17 +28,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `evaluate` to the command line."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="measure a model in nats per event, beside the baselines",
-        description="Measure a model on a whole split in nats per event (chorales: per note; lower "
-        "is better), beside what counting on the training split reaches. Choose by validation; "
-        "report test once.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--checkpoint", required=True, help="name or folder of the checkpoint")
     parser.add_argument("--data", required=True, help="folder made by `prepare`")
     parser.add_argument("--split", default="validation", help="default: %(default)s")
@@ -64,7 +58,6 @@ def add_parser(subparsers: Any) -> None:
         "--no-baselines", action="store_true", help="leave the counting baselines out"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
-    parser.set_defaults(run=run)
 
 
 def _lengths(text: str) -> list[int]:
@@ -82,10 +75,10 @@ def _lengths(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; baselines are counted first, since they are quick and may refuse."""
-    from music_transformer.checkpoint import load_checkpoint
-    from music_transformer.datasets import PreparedData
+    from music_transformer.checkpoint.session import load_checkpoint
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import count_baselines
+    from music_transformer.evaluation.baselines import count_baselines
     from music_transformer.model.quantised import quantise_linears
 
     data = PreparedData.open(args.data).verify()
@@ -137,14 +130,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData") -> "NllReport":
     """The report of one model."""
-    from music_transformer.evaluation import evaluate_nll
+    from music_transformer.evaluation.nll import evaluate_nll
 
-    with _progress() as progress:
+    with counter("evaluate", unit="window") as progress:
         report = evaluate_nll(
             session.model,
             data,
             args.split,
-            device=session.device,
             context=args.context,
             batch_size=args.batch_size,
             progress=progress,
@@ -165,16 +157,13 @@ def _measure_shuffled(
     args: argparse.Namespace, session: "Session", data: "PreparedData", report: "NllReport"
 ) -> "ShuffledNll":
     """The same with the melodies exchanged among the pieces."""
-    from music_transformer.evaluation.conditional import shuffled_nll
+    from music_transformer.evaluation.compare import shuffled_nll
 
-    with _progress() as progress:
+    with counter("evaluate", unit="window") as progress:
         return shuffled_nll(
             session.model,
             data,
-            args.split,
             report,
-            device=session.device,
-            context=args.context,
             batch_size=args.batch_size,
             progress=progress,
         )
@@ -191,7 +180,7 @@ def _listening(shuffled: "ShuffledNll") -> str:
 
 
 def _difference(first: "NllReport", second: "NllReport") -> "PairedDifference":
-    from music_transformer.evaluation.paired import paired_difference
+    from music_transformer.evaluation.compare import paired_difference
 
     return paired_difference(
         [one.nll for one in first.by_piece],
@@ -217,15 +206,14 @@ def _told(difference: "PairedDifference") -> str:
 
 def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedData") -> int:
     """Measure at each length; baselines do not depend on it and are left out."""
-    from music_transformer.evaluation.lengths import nll_by_length
+    from music_transformer.evaluation.compare import nll_by_length
 
-    with _progress() as progress:
+    with counter("evaluate", unit="window") as progress:
         results = nll_by_length(
             session.model,
             data,
             args.split,
             args.lengths,
-            device=session.device,
             batch_size=args.batch_size,
             progress=progress,
         )
@@ -262,20 +250,6 @@ def _check_tokenizer(session: "Session", data: "PreparedData") -> None:
             f"{data.path}: prepared with the tokenizer {theirs}, but {session.path} reads {ours}; "
             "prepare the data with the tokenizer of the checkpoint."
         )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, and the function that tells it (windows done, windows in all)."""
-    from tqdm import tqdm
-
-    with tqdm(unit="window", desc="evaluate", leave=False, disable=None) as bar:
-
-        def report(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield report
 
 
 def _table(report: "NllReport", baselines: dict[str, float] | None) -> str:

@@ -3,20 +3,31 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from music_transformer.cli.options import add_results, add_settings, result_files, settings_from
-from music_transformer.cli.part import add_part_arguments, read_given
+from music_transformer.cli.options import (
+    add_part_arguments,
+    add_results,
+    add_settings,
+    read_given,
+    result_files,
+    settings_from,
+)
+from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
-    from music_transformer.generation import Generation
+    from music_transformer.generation.continuation import Generation
 
+DESCRIPTION = (
+    "Continue the music of a MIDI file, or compose from nothing where none is "
+    "given. The same command on the same machine writes the same file."
+)
 EPILOG = """\
 examples:
   music-transformer generate motif.mid
@@ -29,16 +40,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `generate` to the subcommands."""
-    parser = subparsers.add_parser(
-        "generate",
-        help="continue a motif, or compose from nothing",
-        description="Continue the music of a MIDI file, or compose from nothing where none is "
-        "given. The same command on the same machine writes the same file.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "primer", nargs="?", type=Path, metavar="PRIMER.mid", help="what to continue"
     )
@@ -64,7 +67,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--quantise", action="store_true", help="on a CPU: int8 layers, faster and nearly as good"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -113,9 +115,9 @@ def _generate(
 
             check_sound_length(primer.end_time + (args.primer_gap or 0))
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.evaluation.memorisation import find_index
-    from music_transformer.generation import generate_batch
+    from music_transformer.generation.continuation import generate_batch
     from music_transformer.model.quantised import quantise_linears
 
     session = load_checkpoint(args.checkpoint, device=args.device)
@@ -123,7 +125,10 @@ def _generate(
         session = dataclasses.replace(session, model=quantise_linears(session.model))
     say_device(args.device, session.device)
     index = find_index(session.path)  # a damaged one is refused before the work
-    with naming(args.primer or "without a primer"), _progress(settings) as progress:
+    numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
+    form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
+    bar = counter("generate", total=settings.asked, bar_format=form, disable=False)
+    with naming(args.primer or "without a primer"), bar as progress:
         generations = generate_batch(
             session,
             primer,
@@ -136,27 +141,13 @@ def _generate(
     return generations, index
 
 
-@contextmanager
-def _progress(settings: Settings) -> Iterator[Callable[[float, float], None]]:
-    """A bar on stderr, and the function that tells it how much is done and how much there is."""
-    from tqdm import tqdm
-
-    numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
-    form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
-    with tqdm(total=settings.asked, desc="generate", leave=False, bar_format=form) as bar:
-
-        def report(done: float, total: float) -> None:
-            bar.update(done - bar.n)
-
-        yield report
-
-
 def _write(
     stack: ExitStack, files: dict[str, Path], generation: "Generation", args: argparse.Namespace
 ) -> None:
     """Write the files of one sample under temporary names that `stack` turns into theirs."""
     from music_transformer.cli.output import atomic_path
-    from music_transformer.midi import bar_lines, write_midi
+    from music_transformer.midi.bars import bar_lines
+    from music_transformer.midi.write import write_midi
 
     notes = generation.continuation if args.without_primer else generation.notes
     write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))

@@ -2,15 +2,20 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from music_transformer.study.analysis import Analysis
 
+DESCRIPTION = (
+    "The paper's listening test. `build` makes a page that plays pairs of "
+    "continuations of the same primer, by every two of the models and the real music, and "
+    "collects answers; `analyse` tests and counts them."
+)
 EPILOG = """\
 examples:
   music-transformer listening-test build --checkpoints piano checkpoints/mine \\
@@ -19,17 +24,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `listening-test` to the subcommands, with its two steps."""
-    parser = subparsers.add_parser(
-        "listening-test",
-        help="build a blind listening test from checkpoints, analyse its answers",
-        description="The paper's listening test. `build` makes a page that plays pairs of "
-        "continuations of the same primer, by every two of the models and the real music, and "
-        "collects answers; `analyse` tests and counts them.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     steps = parser.add_subparsers(metavar="build|analyse", required=True)
     _add_build(steps)
     _add_analyse(steps)
@@ -87,7 +83,7 @@ def _add_build(steps: Any) -> None:
     parser.add_argument("--soundfont", type=Path, metavar="FONT.sf2", help="the instrument")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
     parser.add_argument("--force", action="store_true", help="replace an earlier test in --out")
-    parser.set_defaults(run=run_build)
+    parser.set_defaults(step=run_build)
 
 
 def _add_analyse(steps: Any) -> None:
@@ -106,7 +102,12 @@ def _add_analyse(steps: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="F.png", help="draw wins and pairs: png, svg")
     parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.set_defaults(run=run_analyse)
+    parser.set_defaults(step=run_analyse)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Take the step that was named."""
+    return int(args.step(args))
 
 
 def run_build(args: argparse.Namespace) -> int:
@@ -126,9 +127,7 @@ def run_build(args: argparse.Namespace) -> int:
     sampling = Sampling(args.temperature, top_p=args.top_p)
     key_path = args.key or args.out.with_name(f"{args.out.name}.key.json")
 
-    from tqdm import tqdm
-
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.cli.output import atomic_path, say_device, warn
     from music_transformer.study import build as study
 
@@ -154,12 +153,7 @@ def run_build(args: argparse.Namespace) -> int:
     )
     for line in left_out:
         warn(line)
-    with tqdm(unit="clip", desc="listening-test", leave=False, file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
+    with counter("listening-test", unit="clip", disable=False) as progress:
         key = study.build_study(args.out, sessions, pieces, settings, progress=progress)
     with atomic_path(key_path, replace=args.force) as temporary:
         temporary.write_text(json.dumps(key.to_dict(), indent=1) + "\n", encoding="utf-8")

@@ -135,7 +135,15 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         parser.error(_unknown(command))
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     if command is not None and command in COMMANDS:
-        _module(command).add_parser(subparsers)
+        module = _module(command)
+        chosen = subparsers.add_parser(
+            command,
+            description=module.DESCRIPTION,
+            epilog=module.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        chosen.set_defaults(run=module.run)
+        module.add_arguments(chosen)
     else:
         for name, line in COMMANDS.items():
             subparsers.add_parser(name, help=line)
@@ -143,7 +151,10 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def _module(command: str) -> ModuleType:
-    """Import `cli/<command>.py`: `add_parser(subparsers)` and `run(args) -> int`."""
+    """Import `cli/<command>.py`.
+
+    It has a DESCRIPTION, an EPILOG of examples, `add_arguments(parser)` and `run(args) -> int`.
+    """
     name = f"{__package__}.{command.replace('-', '_')}"
     try:
         return importlib.import_module(name)

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.part import add_part_arguments, read_part
+from music_transformer.cli.options import add_part_arguments, read_part
 from music_transformer.errors import ConfigError, RenderError
 
 if TYPE_CHECKING:
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
+DESCRIPTION = (
+    "Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
+    "lines where the file names its metre. With "
+    "--attention: what a model attended to when it came to a note."
+)
 EPILOG = """\
 examples:
   music-transformer plot data/motifs/fur_elise_opening.mid --out fur_elise.png
@@ -24,17 +29,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plot` to the subcommands."""
-    parser = subparsers.add_parser(
-        "plot",
-        help="draw a MIDI file as a piano roll",
-        description="Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
-        "lines where the file names its metre. With "
-        "--attention: what a model attended to when it came to a note.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="F.png", help="where to write: png, svg or pdf"
@@ -79,13 +75,12 @@ def add_parser(subparsers: Any) -> None:
     )
     attention.add_argument("--heads", metavar="0,2,5", help="the heads drawn (default: all)")
     attention.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; the path goes to stdout."""
     from music_transformer.cli.output import atomic_path, check_output
-    from music_transformer.midi import bar_lines
+    from music_transformer.midi.bars import bar_lines
     from music_transformer.render.pianoroll import plot_pianoroll
 
     if args.out.suffix.lower() not in SUFFIXES:
@@ -125,7 +120,7 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
     from music_transformer.render.pianoroll import new_figure
 
     new_figure(1, 1)  # a missing extra is said before the model works
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.cli.output import say_device
     from music_transformer.evaluation.attention import note_attention
 

@@ -5,17 +5,21 @@ An interrupted preparation goes on where it was when the same command is given a
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.output import print_json
+from music_transformer.cli.progress import Bar
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from music_transformer.datasets.encoding import Encoded, MidiSettings, Watcher
-    from music_transformer.datasets.prepared import PreparedData, Skipped
+    from music_transformer.datasets.encoding import MidiSettings
+    from music_transformer.datasets.prepared import PreparedData
 
+DESCRIPTION = (
+    "Turn a corpus or a folder of MIDI files into arrays of event ids. Files that "
+    "cannot be read are skipped and named with the reason."
+)
 EPILOG = """\
 examples:
   music-transformer prepare jsb --source data/Jsb16thSeparated.json --out data/jsb
@@ -40,16 +44,8 @@ _NOT_FOR_JSB = (
 _NOT_FOR_MAESTRO = ("split", "melody_track")
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the subcommand and its flags."""
-    parser = subparsers.add_parser(
-        "prepare",
-        help="turn a corpus or a folder of MIDI files into arrays of event ids",
-        description="Turn a corpus or a folder of MIDI files into arrays of event ids. Files that "
-        "cannot be read are skipped and named with the reason.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("corpus", metavar="jsb|maestro|FOLDER", help="what to prepare")
     parser.add_argument(
         "--source",
@@ -90,7 +86,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--jobs", type=int, help="processes; default: one for each core")
     parser.add_argument("--force", action="store_true", help="replace prepared data at --out")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -132,14 +127,17 @@ def summary(data: "PreparedData") -> dict[str, Any]:
 def _prepare(args: argparse.Namespace) -> "PreparedData":
     """Call what prepares the corpus that was named."""
     if args.corpus == "jsb":
-        from music_transformer.datasets.jsb import prepare_jsb
+        from music_transformer.datasets.corpora import prepare_jsb
 
         _refuse(args, _NOT_FOR_JSB)
         return prepare_jsb(_source(args), args.out, force=args.force)
-    from music_transformer.datasets.folder import list_folder
-    from music_transformer.datasets.maestro import list_maestro
-    from music_transformer.datasets.prepare import prepare_corpus
-    from music_transformer.datasets.splits import DEFAULT_SHARES, parse_shares
+    from music_transformer.datasets.corpora import list_maestro
+    from music_transformer.datasets.prepare import (
+        DEFAULT_SHARES,
+        list_folder,
+        parse_shares,
+        prepare_corpus,
+    )
 
     if args.corpus == "maestro":
         _refuse(args, _NOT_FOR_MAESTRO)
@@ -151,7 +149,7 @@ def _prepare(args: argparse.Namespace) -> "PreparedData":
         shares=DEFAULT_SHARES if args.split is None else parse_shares(args.split),
         jobs=args.jobs,
         force=args.force,
-        watcher=_watcher(),
+        progress=Bar(),
     )
 
 
@@ -188,7 +186,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace) -> "MidiSettings":
     """How MIDI files are to be encoded."""
     from music_transformer.datasets.encoding import MidiSettings
-    from music_transformer.representations import representation_from_config
+    from music_transformer.representations.registry import representation_from_config
 
     config = {"kind": args.tokenizer or "performance"}
     if args.task == "accompaniment":
@@ -208,33 +206,6 @@ def _settings(args: argparse.Namespace) -> "MidiSettings":
         keep_silence=args.keep_silence,
         melody_track=args.melody_track,
     )
-
-
-def _watcher() -> "Watcher":
-    """What shows progress and names skipped files, on stderr."""
-    from tqdm import tqdm
-
-    from music_transformer.datasets.encoding import Watcher
-    from music_transformer.datasets.prepared import Skipped
-
-    class Bar(Watcher):
-        """A progress bar; skipped files are lines above it."""
-
-        def say(self, message: str) -> None:
-            print(message, file=sys.stderr)
-
-        def begin(self, total: int) -> None:
-            self.bar = tqdm(total=total, unit="file", desc="encoding", file=sys.stderr)
-
-        def done(self, result: "Encoded | Skipped") -> None:
-            if isinstance(result, Skipped):
-                tqdm.write(f"skipped {result.name}: {result.reason}", file=sys.stderr)
-            self.bar.update()
-
-        def finish(self) -> None:
-            self.bar.close()
-
-    return Bar()
 
 
 def _text(data: "PreparedData") -> str:

@@ -1,7 +1,8 @@
 """Progress on stderr: lines, and a bar of tqdm."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from music_transformer.progress import Progress
@@ -16,7 +17,12 @@ class Bar(Progress):
 
         interval = 0.5 if sys.stderr.isatty() else 30.0
         self._bar = tqdm(
-            total=total, initial=done, unit=unit, file=sys.stderr, mininterval=interval
+            total=total,
+            initial=done,
+            unit=unit,
+            unit_scale=unit == "B",
+            file=sys.stderr,
+            mininterval=interval,
         )
         self._shown: dict[str, str] = {}
 
@@ -34,9 +40,29 @@ class Bar(Progress):
         self._bar.set_postfix(self._shown, refresh=False)
 
     def info(self, message: str) -> None:
-        """Print the line."""
-        print(message, file=sys.stderr, flush=True)
+        """Print the line, above the bar."""
+        from tqdm import tqdm
+
+        tqdm.write(message, file=sys.stderr)
 
     def end(self) -> None:
         """Leave the bar as it is."""
         self._bar.close()
+
+
+@contextmanager
+def counter(description: str, **style: Any) -> Iterator[Callable[[float, float], None]]:
+    """A bar on stderr, and the function that sets how much is done and how much there is.
+
+    `style` is for tqdm; without it nothing is drawn where stderr is no terminal.
+    """
+    from tqdm import tqdm
+
+    settings: dict[str, Any] = {"leave": False, "disable": None, "file": sys.stderr, **style}
+    with tqdm(desc=description, **settings) as bar:
+
+        def report(done: float, total: float) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report

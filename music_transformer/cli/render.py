@@ -2,11 +2,14 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from music_transformer.cli.part import add_part_arguments, read_part
+from music_transformer.cli.options import add_part_arguments, read_part
 from music_transformer.errors import ConfigError
 
+DESCRIPTION = (
+    "Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV or Opus "
+    "file. All pieces come out equally loud (-18 LUFS), and none is clipped."
+)
 EPILOG = """\
 examples:
   music-transformer render data/motifs/fur_elise_opening.mid --out fur_elise.wav
@@ -14,16 +17,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `render` to the subcommands."""
-    parser = subparsers.add_parser(
-        "render",
-        help="turn a MIDI file into sound",
-        description="Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV or Opus "
-        "file. All pieces come out equally loud (-18 LUFS), and none is clipped.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="F.wav", help="where to write: .wav or .opus"
@@ -55,7 +50,6 @@ def add_parser(subparsers: Any) -> None:
         help="longer sound is refused (default: an hour; a damaged file may ask for days)",
     )
     add_part_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """`seam`: how well a model goes on from real primers, beside what the pianists really played."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from music_transformer.cli.options import add_settings, settings_from
 from music_transformer.cli.output import print_json
@@ -10,7 +10,12 @@ from music_transformer.sampling import CARE, CHOICE, DRAWN
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
 
-EXAMPLE = """\
+DESCRIPTION = (
+    "Continue primers of prepared performances and say, in nine measures, how far "
+    "the continuations are from their primers: the model's, the true ones, and another "
+    "piece's. `drift` is the geometric mean of model over truth; 1 is like the pianists."
+)
+EPILOG = """\
 examples:
   music-transformer seam --checkpoint piano --data data/maestro
   music-transformer seam --checkpoint piano --data data/maestro --plain --primers 48 --json
@@ -18,17 +23,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `seam` to the command line."""
-    parser = subparsers.add_parser(
-        "seam",
-        help="how far continuations drift from their primers, against the true ones",
-        description="Continue primers of prepared performances and say, in nine measures, how far "
-        "the continuations are from their primers: the model's, the true ones, and another "
-        "piece's. `drift` is the geometric mean of model over truth; 1 is like the pianists.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--checkpoint", default="piano", help="default: %(default)s")
     parser.add_argument("--data", required=True, help="performances made by `prepare`")
     parser.add_argument("--split", default="validation", help="default: %(default)s")
@@ -41,7 +37,6 @@ def add_parser(subparsers: Any) -> None:
     add_settings(parser, (DRAWN, CARE, CHOICE))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
     from tqdm import tqdm
 
-    from music_transformer.checkpoint import load_checkpoint
+    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.evaluation.seam import MEASURES, drift, part, seam_distances
-    from music_transformer.generation import generate
+    from music_transformer.generation.continuation import generate
 
     session = load_checkpoint(args.checkpoint, device=args.device)
     places = _places(args)
@@ -106,7 +101,7 @@ def _places(
     """
     import numpy as np
 
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.errors import ConfigError
     from music_transformer.evaluation.seam import part
     from music_transformer.representations.performance.plain import made_plain

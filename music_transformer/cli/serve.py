@@ -3,10 +3,13 @@
 import argparse
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 from music_transformer.errors import ConfigError
 
+DESCRIPTION = (
+    "Serve a page to this machine's browser: drop a MIDI file or play a motif, "
+    "watch the continuation grow, hear it, compare takes, see what the model listened to."
+)
 EPILOG = """\
 examples:
   music-transformer serve
@@ -17,16 +20,8 @@ temporary folder that is deleted in the end.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `serve` to the subcommands."""
-    parser = subparsers.add_parser(
-        "serve",
-        help="a page in your browser: drop a motif or play one, hear it go on",
-        description="Serve a page to this machine's browser: drop a MIDI file or play a motif, "
-        "watch the continuation grow, hear it, compare takes, see what the model listened to.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "--checkpoint",
         action="append",
@@ -50,7 +45,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     parser.add_argument("--soundfont", type=Path, metavar="FONT.sf2", help="as in `render`")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.soundfont is not None and not args.soundfont.is_file():
         raise ConfigError(f"--soundfont {args.soundfont}: there is no such file.")
 
-    from music_transformer.checkpoint import select_device
+    from music_transformer.checkpoint.hub import select_device
     from music_transformer.cli.output import warn
     from music_transformer.web.models import available_models
     from music_transformer.web.run import is_local, listen, serve, url_of

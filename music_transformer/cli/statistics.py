@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
     from music_transformer.representations.ids import Ints
 
-EXAMPLE = """\
+DESCRIPTION = (
+    "Musical statistics of MIDI files, or of the pieces of prepared data, or of "
+    "both side by side. Several are averaged: mean and standard deviation over pieces."
+)
+EPILOG = """\
 examples:
   music-transformer statistics out/continuation.mid
   music-transformer statistics a.mid b.mid c.mid --seconds 30 --json
@@ -22,16 +26,8 @@ examples:
 Numbers = dict[str, "float | list[float]"]
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `statistics` to the command line."""
-    parser = subparsers.add_parser(
-        "statistics",
-        help="note density, polyphony, pitch classes, repetition of MIDI files or data",
-        description="Musical statistics of MIDI files, or of the pieces of prepared data, or of "
-        "both side by side. Several are averaged: mean and standard deviation over pieces.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("files", nargs="*", metavar="FILE.mid")
     parser.add_argument("--chorale", action="store_true", help="read the files as four voices")
     parser.add_argument("--data", help="folder made by `prepare`, in place of files or beside them")
@@ -42,13 +38,12 @@ def add_parser(subparsers: Any) -> None:
         "--checkpoint", help="also the longest run of notes that its training data have"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Describe every piece, average, print."""
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import average
+    from music_transformer.evaluation.statistics import average
 
     if not args.files and args.data is None:
         raise ConfigError("give MIDI files, or --data, or both.")
@@ -73,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_beside(args: argparse.Namespace) -> None:
     """Files beside data of their kind."""
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.errors import ConfigError
-    from music_transformer.evaluation import beside
+    from music_transformer.evaluation.statistics import beside
 
     tokenizer = PreparedData.open(args.data).tokenizer
     if bool(tokenizer.voices) != args.chorale:
@@ -113,8 +108,8 @@ def _beside_table(sides: dict[str, Any], title: str, data_title: str) -> str:
 
 
 def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
-    from music_transformer.midi import read_midi
-    from music_transformer.representations import ChoraleTokenizer
+    from music_transformer.midi.read import read_midi
+    from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
 
     chorale = ChoraleTokenizer()
     index = _index(args)
@@ -140,7 +135,7 @@ def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
     """What the training data of `--checkpoint` are known by."""
     if args.checkpoint is None:
         return None
-    from music_transformer.checkpoint import find_checkpoint
+    from music_transformer.checkpoint.hub import find_checkpoint
     from music_transformer.errors import CheckpointError
     from music_transformer.evaluation.memorisation import find_index
 
@@ -157,7 +152,7 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     import numpy as np
     from tqdm import tqdm
 
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
     from music_transformer.representations.base import DEFAULT_SECONDS_PER_BEAT
 
     data = PreparedData.open(args.data)
@@ -177,7 +172,7 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
 
 
 def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
-    from music_transformer.evaluation import describe
+    from music_transformer.evaluation.statistics import describe
 
     if seconds is not None and len(notes):
         first = float(notes.start.min())
@@ -187,7 +182,7 @@ def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
 
 def _describe_grid(grid: "Ints", seconds_per_beat: float, seconds: float | None) -> Numbers:
     """Statistics of a grid (T, 4), or of its first `seconds`, whole sixteenths."""
-    from music_transformer.evaluation import describe_chorale
+    from music_transformer.evaluation.statistics import describe_chorale
     from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT
 
     if seconds is not None:

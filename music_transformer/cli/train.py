@@ -8,13 +8,14 @@ import dataclasses
 import os
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from music_transformer.training.loop import Trainer
     from music_transformer.training.state import TrainingResult
 
-_EXAMPLES = """\
+DESCRIPTION = "Train a model on prepared data, or go on with a run."
+EPILOG = """\
 examples:
   music-transformer train --data data/jsb --preset jsb-small --out checkpoints/first
   music-transformer train --data data/maestro --preset piano --out checkpoints/long \\
@@ -38,15 +39,8 @@ and of training (steps=1000).
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Add `train` to the command line."""
-    parser = subparsers.add_parser(
-        "train",
-        help="train a model on prepared data",
-        description="Train a model on prepared data, or go on with a run.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--data", help="folder that `prepare` made (with --resume: as recorded)")
     parser.add_argument(
         "--preset",
@@ -81,7 +75,6 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="of weights, windows and dropout (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.files import atomic_path
+from music_transformer.progress import Progress
 
 TIMEOUT_SECONDS = 60.0
 _CHUNK = 1 << 18  # bytes
@@ -94,21 +95,8 @@ CHECKPOINTS = {
 }
 
 
-class Meter:
-    """Hears how many bytes there are; this one keeps silent."""
-
-    def begin(self, done: int, total: int) -> None:
-        """`done` of `total` bytes are here already."""
-
-    def add(self, count: int) -> None:
-        """`count` bytes more are here."""
-
-    def finish(self) -> None:
-        """There is nothing more to hear; called after an error too."""
-
-
 def fetch(
-    download: Download, out: Path, *, url: str | None = None, meter: Meter | None = None
+    download: Download, out: Path, *, url: str | None = None, progress: Progress | None = None
 ) -> None:
     """Download a file to `out`, going on from what an earlier try left.
 
@@ -116,7 +104,7 @@ def fetch(
         download: what is expected.
         out: file to make; the caller knows that it may be written.
         url: another place that has the same file.
-        meter: hears of every chunk.
+        progress: follows the bytes.
 
     Raises:
         DatasetError: no connection, it broke off (what came is kept), or the wrong bytes came (they
@@ -131,10 +119,9 @@ def fetch(
     if have > download.size:
         part.unlink()
         have = 0
-    meter = meter or Meter()
     if have < download.size:
         with _connection_errors(url, part, download.size):
-            _receive(download, url, part, have, meter)
+            _receive(download, url, part, have, progress or Progress())
     check_file(download, part, delete=True, origin=url)
     os.replace(part, out)
 
@@ -153,7 +140,7 @@ def copy_file(download: Download, source: Path, out: Path) -> None:
         shutil.copyfile(path, temporary)
 
 
-def _receive(download: Download, url: str, part: Path, have: int, meter: Meter) -> None:
+def _receive(download: Download, url: str, part: Path, have: int, progress: Progress) -> None:
     """Append what is missing to `part`; begin anew where the server cannot give a range."""
     headers = {"User-Agent": "music-transformer"}
     if have:
@@ -163,7 +150,7 @@ def _receive(download: Download, url: str, part: Path, have: int, meter: Meter) 
         if have and not _continues(response, have):
             have = 0
         _check_announced_size(download, url, response, have)
-        meter.begin(have, download.size)
+        progress.begin(download.size, done=have, unit="B")
         try:
             with open(part, "ab" if have else "wb") as file:
                 while chunk := response.read(_CHUNK):
@@ -173,9 +160,9 @@ def _receive(download: Download, url: str, part: Path, have: int, meter: Meter) 
                         part.unlink()
                         raise _wrong(download, url, "it is longer than that")
                     file.write(chunk)
-                    meter.add(len(chunk))
+                    progress.update(len(chunk))
         finally:
-            meter.finish()
+            progress.end()
     if have < download.size:
         raise DatasetError(_broke_off(url, have, download.size))
 

@@ -30,14 +30,13 @@ import numpy.typing as npt
 from music_transformer.datasets.prepared import SPLITS, Melodies, Piece, Skipped
 from music_transformer.errors import ConfigError, DatasetError, MidiError, TokenError
 from music_transformer.files import atomic_path
-from music_transformer.midi import read_midi
+from music_transformer.midi.read import read_midi
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.representations import (
-    PerformanceTokenizer,
-    Representation,
-    representation_from_config,
-)
+from music_transformer.progress import Progress
 from music_transformer.representations.accompaniment.skyline import as_performance
+from music_transformer.representations.base import Representation
+from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+from music_transformer.representations.registry import representation_from_config
 
 PIECES = "pieces"  # the part of the work folder that holds ids
 
@@ -102,29 +101,13 @@ class Encoded:
         return kept
 
 
-class Watcher:
-    """Hears how the work goes on; this one keeps silent."""
-
-    def say(self, message: str) -> None:
-        """Something that takes a while begins."""
-
-    def begin(self, total: int) -> None:
-        """`total` files are going to be encoded."""
-
-    def done(self, result: Encoded | Skipped) -> None:
-        """One file more is encoded or skipped."""
-
-    def finish(self) -> None:
-        """There is nothing more to hear; called after an interruption too."""
-
-
 def encode_files(
     sources: Sequence[Source],
     settings: MidiSettings,
     work: Path,
     *,
     jobs: int | None = None,
-    watcher: Watcher | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[Encoded], list[Skipped]]:
     """Encode files, several at a time; results are in the order of `sources`.
 
@@ -133,22 +116,24 @@ def encode_files(
         settings: how to encode them.
         work: folder that keeps what is done.
         jobs: processes; default one for each core this process may use. 1 starts none.
-        watcher: hears of every file.
+        progress: follows the files.
     """
     jobs = _default_jobs() if jobs is None else jobs
     if jobs < 1:
         raise ConfigError(f"jobs={jobs}: at least one process has to work.")
     folder = work / PIECES
     folder.mkdir(parents=True, exist_ok=True)
-    watcher = watcher or Watcher()
-    watcher.begin(len(sources))
+    progress = progress or Progress()
+    progress.begin(len(sources), unit="file")
     results: dict[str, Encoded | Skipped] = {}
     try:
         for result in _results(sources, settings, folder, min(jobs, len(sources))):
             results[result.name] = result
-            watcher.done(result)
+            if isinstance(result, Skipped):
+                progress.info(f"skipped {result.name}: {result.reason}")
+            progress.update()
     finally:
-        watcher.finish()
+        progress.end()
     ordered = [results[source.name] for source in sources]
     return (
         [result for result in ordered if isinstance(result, Encoded)],

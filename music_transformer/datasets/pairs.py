@@ -17,7 +17,6 @@ Source: Huang et al. 2018, "Music Transformer", section 4.2; the lengths are thi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,8 +31,8 @@ from music_transformer.datasets.windows import Batch, TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
 from music_transformer.notes import NoteSequence, to_steps
-from music_transformer.representations import AccompanimentTokenizer
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
 from music_transformer.representations.performance.augment import (
     STRETCHES,
 )
@@ -211,10 +210,9 @@ def cut_segment(
         factor: how much longer it is played; S is its length then, in steps of 100 ms.
         semitones: that both sides are moved by; the caller keeps pitches inside 0..127.
     """
-    steps = max(1, round((end - begin) * factor / _RATIO))
+    source = _TOKENIZER.melody.encode_segment(melody, begin, end, factor, semitones)
     first, last = begin / EVENT_STEPS, end / EVENT_STEPS
-    events = _events_between(accompaniment, first, last, factor, semitones, steps)
-    return _source_between(melody, first, last, factor, semitones, steps), events
+    return source, _events_between(accompaniment, first, last, factor, semitones, len(source))
 
 
 def _events_between(
@@ -233,23 +231,6 @@ def _events_between(
         end=np.maximum(start, np.minimum((notes.end[rows] - first) * factor, seconds)),
     )
     return _TOKENIZER.encode_array(segment)
-
-
-def _source_between(
-    notes: NoteSequence, first: float, last: float, factor: float, semitones: int, steps: int
-) -> Ids:
-    """The fine grid of the melody in a segment; what began before it and still sounds is held."""
-    rows = np.flatnonzero(((notes.start >= first) | (notes.end > first)) & (notes.start < last))
-    start = (notes.start[rows] - first) * factor
-    before = math.ceil(max(0.0, -start.min(initial=0.0)) * MELODY_STEPS)  # whole steps
-    start = np.maximum(0.0, start + before / MELODY_STEPS)
-    segment = NoteSequence(
-        pitch=notes.pitch[rows] + semitones,
-        velocity=notes.velocity[rows],
-        start=start,
-        end=np.maximum(start, (notes.end[rows] - first) * factor + before / MELODY_STEPS),
-    )
-    return _TOKENIZER.melody.encode(segment, before + steps, fine=True)[before:]
 
 
 def _pair(source: Ids, events: Ids, length: int, piece: int, *, learn_end: bool) -> Pair:

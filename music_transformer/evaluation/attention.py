@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError, MidiError
+from music_transformer.model.config import ModelConfig
 from music_transformer.model.introspection import attention_weights
 from music_transformer.model.registry import kind_of
 from music_transformer.notes import NoteSequence, Pedals
@@ -99,11 +100,10 @@ def require_heads(session: Session) -> None:
     Raises:
         ConfigError: it is not a decoder.
     """
-    kind = kind_of(session.config)
-    if kind != "decoder":
+    if not isinstance(session.config, ModelConfig):
         raise ConfigError(
-            f"{session.path}: the attention of a model of kind {kind} cannot be drawn, only that "
-            "of the heads of a decoder; take another checkpoint, such as piano."
+            f"{session.path}: the attention of a model of kind {kind_of(session.config)} cannot be "
+            "drawn, only that of the heads of a decoder; take another checkpoint, such as piano."
         )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from music_transformer.files import atomic_path
 
 if TYPE_CHECKING:
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
 
 BASELINES_FILE = "baselines.json"
 BASELINES_FORMAT = 1

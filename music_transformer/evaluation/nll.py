@@ -18,7 +18,7 @@ The protocol (it changes the number by more than many a model does, so it is fix
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -31,10 +31,10 @@ from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pai
 from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.model.terms import without_mask
-from music_transformer.representations.base import Representation
 
 if TYPE_CHECKING:
-    from music_transformer.datasets import PreparedData
+    from music_transformer.datasets.prepared import PreparedData
+    from music_transformer.representations.base import Representation
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -53,8 +53,6 @@ class EventModel(Protocol):
     def training(self) -> bool: ...
 
     def train(self, mode: bool = True) -> Any: ...
-
-    def to(self, device: torch.device) -> Any: ...
 
     def parameters(self) -> Iterator[Any]: ...
 
@@ -130,7 +128,6 @@ def evaluate_nll(
     data: "PreparedData",
     split: str,
     *,
-    device: str | torch.device | None = None,
     context: int | None = None,
     batch_size: int = 8,
     max_windows: int | None = None,
@@ -143,7 +140,6 @@ def evaluate_nll(
             It is put in evaluation mode for the while; gradients are off.
         data: prepared with the tokenizer of the model.
         split: its name, "validation" or "test".
-        device: moves the model there first; None leaves it where it is.
         context: window length in events; None takes that of the model.
         batch_size: windows at a time: speed and memory, never the number.
         max_windows: about so many windows, spread evenly over the split, for a quick look; None for
@@ -156,16 +152,8 @@ def evaluate_nll(
     """
     context = int(model.config.context) if context is None else context
     tokenizer = data.tokenizer
-    losses = event_losses(
-        model,
-        data,
-        split,
-        device=device,
-        context=context,
-        batch_size=batch_size,
-        max_windows=max_windows,
-        progress=progress,
-    )
+    windows = protocol_windows(data, split, context, max_windows)
+    losses = event_losses(model, tokenizer, windows, batch_size=batch_size, progress=progress)
     stride = tokenizer.evaluation_stride(context)
     protocol = Measure(split, tokenizer.kind, context, stride, max_windows)
     return _report(losses, protocol, tokenizer)
@@ -173,43 +161,27 @@ def evaluate_nll(
 
 def event_losses(
     model: EventModel,
-    data: "PreparedData",
-    split: str,
+    tokenizer: "Representation",
+    windows: Sequence[Window | Pair],
     *,
-    device: str | torch.device | None = None,
-    context: int | None = None,
     batch_size: int = 8,
-    max_windows: int | None = None,
-    windows: Sequence[Window | Pair] | None = None,
     progress: Progress | None = None,
 ) -> EventLosses:
-    """The loss of each counted event in nats; arguments and errors as for `evaluate_nll`.
+    """The loss in nats of each event that the windows count, where the model is.
 
-    `windows` are measured instead of those of the split.
+    Raises:
+        ConfigError: `batch_size` is below 1, or the model does not have the vocabulary.
     """
-    context = int(model.config.context) if context is None else context
-    for name, size in (
-        ("context", context),
-        ("batch_size", batch_size),
-        ("max_windows", max_windows),
-    ):
-        if size is not None and size < 1:
-            raise ConfigError(f"{name}={size}: must be at least 1.")
-    if model.config.vocab_size != data.tokenizer.vocab_size:
+    if batch_size < 1:
+        raise ConfigError(f"batch_size={batch_size}: must be at least 1.")
+    if model.config.vocab_size != tokenizer.vocab_size:
         raise ConfigError(
-            f"the model has {model.config.vocab_size} ids, the data {data.tokenizer.vocab_size}: "
+            f"the model has {model.config.vocab_size} ids, the data {tokenizer.vocab_size}: "
             "evaluate it on data prepared with its own tokenizer."
         )
-    if windows is None:
-        windows = protocol_windows(data, split, context)
-    windows = _spread(windows, max_windows)
-    if not windows:
-        raise DatasetError(f"split {split!r} has no events to measure.")
     # Long ones first: little padding, and what does not fit in memory fails at once.
-    windows.sort(key=lambda window: -len(window.ids))
-
-    where = next(model.parameters()).device if device is None else torch.device(device)
-    model.to(where)
+    windows = sorted(windows, key=lambda window: -len(window.ids))
+    where = next(model.parameters()).device
     was_training = model.training
     model.train(False)
     parts: list[EventLosses] = []
@@ -218,32 +190,41 @@ def event_losses(
         with torch.no_grad():
             for first in range(0, len(windows), batch_size):
                 batch = windows[first : first + batch_size]
-                parts.append(_batch_losses(model, batch, data.tokenizer.pad, where))
+                parts.append(_batch_losses(model, batch, tokenizer.pad, where))
                 if progress is not None:
                     progress(first + len(batch), len(windows))
     finally:
         model.train(was_training)
+    names = [one.name for one in fields(EventLosses)]
     return EventLosses(
-        loss=np.concatenate([part.loss for part in parts]),
-        unmasked=np.concatenate([part.unmasked for part in parts]),
-        piece=np.concatenate([part.piece for part in parts]),
-        place=np.concatenate([part.place for part in parts]),
-        column=np.concatenate([part.column for part in parts]),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     )
 
 
-def protocol_windows(data: "PreparedData", split: str, context: int) -> Sequence[Window | Pair]:
-    """What a split is measured in by the protocol, for a model that reads ``context`` events."""
+def protocol_windows(
+    data: "PreparedData", split: str, context: int, limit: int | None = None
+) -> list[Window | Pair]:
+    """What a split is measured in by the protocol, for a model that reads ``context`` events.
+
+    With a limit, at most so many of them, evenly spaced, always the same ones.
+
+    Raises:
+        ConfigError: a size below 1.
+        DatasetError: the split is absent or has no events.
+    """
+    for name, size in (("context", context), ("max_windows", limit)):
+        if size is not None and size < 1:
+            raise ConfigError(f"{name}={size}: must be at least 1.")
+    windows: list[Window | Pair]
     if data.tokenizer.has_melody:
-        return evaluation_pairs(data, split, context)
-    stride = data.tokenizer.evaluation_stride(context)
-    return list(evaluation_windows(data, split, context, stride))
-
-
-def _spread(windows: Sequence[Window | Pair], limit: int | None) -> list[Window | Pair]:
-    """At most `limit` of the windows, evenly spaced, always the same ones."""
+        windows = [*evaluation_pairs(data, split, context)]
+    else:
+        stride = data.tokenizer.evaluation_stride(context)
+        windows = [*evaluation_windows(data, split, context, stride)]
+    if not windows:
+        raise DatasetError(f"split {split!r} has no events to measure.")
     if limit is None or limit >= len(windows):
-        return list(windows)
+        return windows
     chosen = (np.arange(limit) * len(windows) / limit).astype(int)
     return [windows[i] for i in chosen.tolist()]
 
@@ -297,7 +278,7 @@ def mean_and_error(by_piece: Sequence[PieceNll]) -> tuple[float, float | None]:
     return float(np.mean(means)), error
 
 
-def _report(losses: EventLosses, protocol: Measure, tokenizer: Representation) -> NllReport:
+def _report(losses: EventLosses, protocol: Measure, tokenizer: "Representation") -> NllReport:
     by_piece = piece_nlls(losses)
     mean, error = mean_and_error(by_piece)
     quarter = losses.column * _N_QUARTERS // protocol.context

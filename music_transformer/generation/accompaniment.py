@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError
 from music_transformer.generation.duet import play_to
 from music_transformer.generation.harmony import harmonize

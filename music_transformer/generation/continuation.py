@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.seam import seam_distance
 from music_transformer.generation.degeneration import broken_rules
@@ -29,9 +29,9 @@ from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, d
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.steering import steering_of
-from music_transformer.model.transformer import evaluating
+from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
-from music_transformer.representations import Limits
+from music_transformer.representations.base import Limits
 from music_transformer.sampling import Settings, settings_of
 
 #: Called with how much is done and how much is asked for, in seconds or in events.

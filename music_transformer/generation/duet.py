@@ -16,18 +16,18 @@ Candidates are drawn one after the other: each has segments of its own.
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from music_transformer.checkpoint import Session
-from music_transformer.datasets.pairs import cut_segment
+from music_transformer.checkpoint.session import Session
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import context_of, step
-from music_transformer.model.transformer import evaluating
+from music_transformer.model.registry import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.representations.accompaniment.merge import (
     giving_way,
@@ -50,7 +50,6 @@ from music_transformer.representations.performance.vocabulary import (
 LONGEST_TAIL = STEPS_PER_SECOND  # steps that the piano may ring after the melody
 AHEAD = 4 * STEPS_PER_SECOND  # steps of the melody that the model sees ahead, while it goes on
 _RATIO = STEPS_PER_SECOND // MELODY_STEPS  # steps of 10 ms in one of the melody
-_SILENCE = NoteSequence(pitch=[], velocity=[], start=[], end=[])
 
 
 class _Tune:
@@ -158,7 +157,8 @@ class _Segments:
         self._window, self._begin = window, begin
         first, end = self._tune.begin + begin, self._tune.begin + self._tune.length
         last = max(first + 1, min(first + self._source_steps, end))
-        source, _ = cut_segment(_SILENCE, self._tune.notes, first, last)
+        tokenizer: Any = self._session.tokenizer  # an AccompanimentTokenizer, see `accompany`
+        source = tokenizer.melody.encode_segment(self._tune.notes, first, last)
         self._cache.clear()
         device = self._session.device
         with torch.inference_mode():

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.generation.loop import Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import Window, context_of
-from music_transformer.model.transformer import evaluating
+from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
-from music_transformer.representations import Limits, Primer, Representation
+from music_transformer.representations.base import Limits, Primer, Representation
 from music_transformer.representations.chorale.grammar import ChoraleGrammar
 from music_transformer.representations.chorale.grid import N_VOICES, SILENCE, VOICE_NAMES
 from music_transformer.representations.chorale.melody import (

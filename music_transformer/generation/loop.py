@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import CheckpointError
 from music_transformer.generation.processors import process
 from music_transformer.generation.steering import Steering
-from music_transformer.representations import Grammar
+from music_transformer.representations.base import Grammar
 from music_transformer.sampling import Settings
 
 #: The number of a sample and its next id.

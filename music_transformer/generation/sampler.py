@@ -6,12 +6,19 @@ logits are those of a full pass over the same window. A primer longer than the c
 the window on that event-by-event reading would have reached.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from music_transformer.errors import ConfigError
-from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.kv_cache import KVCache
+
+if TYPE_CHECKING:
+    from music_transformer.model.config import ModelConfig
+    from music_transformer.model.kv_cache import KVCache
+    from music_transformer.model.transformer import MusicTransformer
 
 MIN_CONTEXT = 2
 

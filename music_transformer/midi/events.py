@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from music_transformer.errors import MidiError
-from music_transformer.midi.pairing import Pairs, pair
-from music_transformer.midi.pedal import (
+from music_transformer.midi.pairing import (
     ALL_SOUND_OFF,
     PEDAL_CONTROLLERS,
+    Pairs,
+    pair,
     read_pedals,
     shared_pedals,
 )

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.positions import Reading
-from music_transformer.model.transformer import CausalAttention, MusicTransformer, evaluating
+from music_transformer.model.registry import evaluating
+from music_transformer.model.transformer import CausalAttention, MusicTransformer
 
 
 @torch.no_grad()
 def attention_weights(
-    model: MusicTransformer,
+    model: "MusicTransformer",
     ids: Tensor,
     *,
     place: Tensor | None = None,
@@ -73,7 +74,7 @@ def attention_weights(
 _Input = tuple[CausalAttention, Tensor, Any]
 
 
-def _layer_inputs(model: MusicTransformer, ids: Tensor, place: Tensor | None) -> list[_Input]:
+def _layer_inputs(model: "MusicTransformer", ids: Tensor, place: Tensor | None) -> list[_Input]:
     """Each layer's attention, with what one pass calls it with."""
     seen: list[_Input] = []
 

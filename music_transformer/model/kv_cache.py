@@ -1,47 +1,27 @@
 """Keys and values of what was already read, so that one more event costs one step."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from music_transformer.errors import ShapeError
 
+if TYPE_CHECKING:
+    from music_transformer.model.config import ModelConfig
 
-class KVCache:
-    """Preallocated keys and values of every layer, and the ids they are of.
 
-    A forward pass with a cache asks it for room once, then writes layer by layer; `length` moves
-    when the pass is done.
+class Cache:
+    """What every kind of cache counts: how much was read, and how much more may be.
 
     Attributes:
+        batch: B, the number of sequences.
         length: positions held so far.
         capacity: the most it can hold.
-        kept: what the terms of `model/terms.py` keep from one call to the next.
     """
 
-    def __init__(
-        self,
-        *,
-        n_layers: int,
-        batch: int,
-        n_heads: int,
-        d_head: int,
-        capacity: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        shape = (n_layers, 2, batch, n_heads, capacity, d_head)
-        self._store = torch.empty(shape, dtype=dtype, device=device)
-        self._ids = torch.empty(batch, capacity, dtype=torch.int64, device=device)
-        self.capacity = capacity
-        self.length = 0
-        self.kept: dict[str, Any] = {}
-
-    @property
-    def batch(self) -> int:
-        """B, the number of sequences."""
-        return self._store.shape[2]
+    def __init__(self, batch: int, capacity: int) -> None:
+        self.batch, self.capacity, self.length = batch, capacity, 0
 
     def require_room(self, ids: Tensor) -> None:
         """Check that ids (B, L) fit.
@@ -57,6 +37,26 @@ class KVCache:
                 f"{length} ids for a cache that holds {self.length} of {self.capacity}; clear it "
                 "and read the last part of the window again."
             )
+
+
+class KVCache(Cache):
+    """Preallocated keys and values of every layer, and the ids they are of.
+
+    A forward pass with a cache asks it for room once, then writes layer by layer; `length` moves
+    when the pass is done. Type and device are those of the tensor ``like``.
+
+    Attributes:
+        kept: what the terms of `model/terms.py` keep from one call to the next.
+    """
+
+    def __init__(
+        self, config: "ModelConfig", batch: int, capacity: int | None, like: Tensor
+    ) -> None:
+        super().__init__(batch, config.context if capacity is None else capacity)
+        shape = (config.n_layers, 2, batch, config.n_heads, self.capacity, config.d_head)
+        self._store = torch.empty(shape, dtype=like.dtype, device=like.device)
+        self._ids = torch.empty(batch, self.capacity, dtype=torch.int64, device=like.device)
+        self.kept: dict[str, Any] = {}
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write keys and values (B, H, L, D) of one layer; all of them so far (B, H, S, D)."""

@@ -111,18 +111,13 @@ class Relative(Scheme):
         dropout: float,
     ) -> Tensor:
         """See `ops.relative`."""
-        return relative_attention(
-            query, key, value, tables["rel_embedding"], **self.options(dropout)
-        )
+        table = tables["rel_embedding"]
+        return relative_attention(query, key, value, table, **self.options(dropout))
 
     def options(self, dropout: float) -> dict[str, Any]:
         """What the operator is given beside its operands."""
         config = self.config
-        return {
-            "block": config.block,
-            "dropout": dropout,
-            "implementation": config.attention,
-        }
+        return {"block": config.block, "dropout": dropout, "implementation": config.attention}
 
 
 #: The class of each scheme, by the name that `attention_position` has.

@@ -1,18 +1,17 @@
 """The kinds of model a checkpoint may hold: its name there, the class of its config, its class.
 
+Every module of a model registers its own, so what reads checkpoints need know none of them.
 Whatever the kind, a model is called as ``model(ids, place=..., cache=...)`` for logits (B, L, V),
 and its config has ``vocab_size``, ``context``, ``to_dict`` and ``from_dict``.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.config import AccompanimentConfig, ModelConfig
-from music_transformer.model.rnn import PerformanceRNN, RNNConfig
-from music_transformer.model.seq2seq import AccompanimentTransformer
-from music_transformer.model.transformer import MusicTransformer
 
 
 class Kind(NamedTuple):
@@ -22,11 +21,12 @@ class Kind(NamedTuple):
     model: type[nn.Module]
 
 
-KINDS = {
-    "decoder": Kind(ModelConfig, MusicTransformer),
-    "rnn": Kind(RNNConfig, PerformanceRNN),
-    "seq2seq": Kind(AccompanimentConfig, AccompanimentTransformer),
-}
+KINDS: dict[str, Kind] = {}
+
+
+def register(name: str, config: type[Any], model: type[nn.Module]) -> None:
+    """Make a kind of model known to checkpoints, presets and commands."""
+    KINDS[name] = Kind(config, model)
 
 
 def kind_of(config: Any) -> str:
@@ -44,3 +44,14 @@ def kind_of(config: Any) -> str:
 def build_model(config: Any) -> Any:
     """A model of the kind that ``config`` belongs to, with weights drawn anew."""
     return KINDS[kind_of(config)].model(config)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model without dropout for the time of the block, and then as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

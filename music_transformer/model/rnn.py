@@ -23,7 +23,9 @@ from torch import Tensor, nn
 
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.config import Settings
+from music_transformer.model.kv_cache import Cache
 from music_transformer.model.linear import Linear
+from music_transformer.model.registry import register
 from music_transformer.ops.attention import plain_attention
 
 ATTENTIONS = ("none", "causal")
@@ -64,7 +66,7 @@ class RNNConfig(Settings):
         self._one_of("attention", ATTENTIONS)
 
 
-class RNNCache:
+class RNNCache(Cache):
     """What the layers remember of the ids read so far: states, and for attention all of the past.
 
     The states do not grow, yet the cache has a capacity as that of a Transformer has: a model reads
@@ -72,49 +74,21 @@ class RNNCache:
     the same window.
 
     Attributes:
-        length: positions read so far.
-        capacity: the most that may be read.
-        batch: B, the number of sequences.
         state: hidden states and cells, each (n_layers, B, d_hidden).
     """
 
-    def __init__(
-        self,
-        config: RNNConfig,
-        batch: int,
-        *,
-        capacity: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        shape = (config.n_layers, batch, config.d_hidden)
-        self._zeros = torch.zeros(shape, dtype=dtype, device=device)
+    def __init__(self, config: RNNConfig, batch: int, capacity: int | None, like: Tensor) -> None:
+        super().__init__(batch, config.context if capacity is None else capacity)
+        self._zeros = like.new_zeros(config.n_layers, batch, config.d_hidden)
         self._past: Tensor | None = None  # (B, capacity, d_hidden)
         if config.attention == "causal":
-            past = (batch, capacity, config.d_hidden)
-            self._past = torch.empty(past, dtype=dtype, device=device)
-        self.batch, self.capacity = batch, capacity
+            self._past = like.new_empty(batch, self.capacity, config.d_hidden)
         self.clear()
 
     def clear(self) -> None:
         """Forget everything; the memory is kept."""
         self.length = 0
         self.state = (self._zeros, self._zeros)
-
-    def require_room(self, ids: Tensor) -> None:
-        """Check that ids (B, L) fit.
-
-        Raises:
-            ShapeError: another batch size, or more ids than there is room for.
-        """
-        batch, length = ids.shape
-        if batch != self.batch:
-            raise ShapeError(f"ids of {batch} sequences for a cache of {self.batch}.")
-        if self.length + length > self.capacity:
-            raise ShapeError(
-                f"{length} ids for a cache that holds {self.length} of {self.capacity}; clear it "
-                "and read the last part of the window again."
-            )
 
     def append(self, hidden: Tensor) -> Tensor:
         """Write hidden states (B, L, d_hidden) of the last layer; all so far (B, S, d_hidden)."""
@@ -198,14 +172,7 @@ class PerformanceRNN(nn.Module):
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> RNNCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
-        weight = self.output.weight
-        return RNNCache(
-            self.config,
-            batch,
-            capacity=self.config.context if capacity is None else capacity,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        return RNNCache(self.config, batch, capacity, self.output.weight)
 
     @torch.no_grad()
     def _remember_at_first(self) -> None:
@@ -216,3 +183,6 @@ class PerformanceRNN(nn.Module):
             )
             bias.view(_GATES, -1)[_FORGET] = 1.0
             recurrent_bias.view(_GATES, -1)[_FORGET] = 0.0
+
+
+register("rnn", RNNConfig, PerformanceRNN)

@@ -77,7 +77,7 @@ class Shaw(Scheme):
 
 
 class Biased(Scheme):
-    """Schemes whose stack gives (bias (H, L, S), scale of the products or None)."""
+    """Schemes whose stack gives a bias (H, L, S)."""
 
     def attend(
         self,
@@ -85,13 +85,11 @@ class Biased(Scheme):
         key: Tensor,
         value: Tensor,
         tables: dict[str, Tensor],
-        shared: tuple[Tensor, float | None],
+        shared: Tensor,
         dropout: float,
     ) -> Tensor:
         """Logits with a number added, see `ops.attention`."""
-        bias, scale = shared
-        block = self.config.block
-        return biased_attention(query, key, value, bias, scale=scale, block=block, dropout=dropout)
+        return biased_attention(query, key, value, shared, block=self.config.block, dropout=dropout)
 
 
 class T5(Biased):
@@ -121,9 +119,9 @@ class T5Table(nn.Module):
         table = torch.randn(config.t5_buckets, config.n_heads) * config.d_model**-0.5
         self.t5_table = nn.Parameter(table)  # (buckets, H)
 
-    def forward(self, reading: Reading) -> tuple[Tensor, None]:
+    def forward(self, reading: Reading) -> Tensor:
         """The bias (H, L, S)."""
-        return t5_bias(self.t5_table, reading.queries, reading.keys, self.max_distance), None
+        return t5_bias(self.t5_table, reading.queries, reading.keys, self.max_distance)
 
 
 class Alibi(Biased):
@@ -144,9 +142,9 @@ class AlibiSlopes(nn.Module):
         slopes = alibi_slopes(config.n_heads).float()  # (H,)
         self.register_buffer("slopes", slopes, persistent=False)
 
-    def forward(self, reading: Reading) -> tuple[Tensor, None]:
+    def forward(self, reading: Reading) -> Tensor:
         """The bias (H, L, S)."""
-        return alibi_bias(self.slopes, reading.queries, reading.keys), None
+        return alibi_bias(self.slopes, reading.queries, reading.keys)
 
 
 class Rope(NoScheme):
@@ -213,6 +211,10 @@ class Untied(Biased):
         """The positions and their projections."""
         return UntiedPositions(self.config)
 
+    def turn(self, query: Tensor, key: Tensor, shared: Any) -> tuple[Tensor, Tensor]:
+        """Products of content are divided by sqrt(2 D), as those of positions are."""
+        return query / 2**0.5, key
+
 
 class UntiedPositions(nn.Module):
     """Learned positions with queries and keys of their own."""
@@ -226,8 +228,8 @@ class UntiedPositions(nn.Module):
         self.query = Linear(d, config.attention_width, bias=False)
         self.key = Linear(d, config.attention_width, bias=False)
 
-    def forward(self, reading: Reading) -> tuple[Tensor, float]:
-        """The bias (H, L, S), and the scale that the products share with it.
+    def forward(self, reading: Reading) -> Tensor:
+        """The bias (H, L, S).
 
         Raises:
             ShapeError: a position past the learned table.
@@ -238,5 +240,4 @@ class UntiedPositions(nn.Module):
         shape = (config.n_heads, config.d_head, config.d_model)
         query, key = self.query.weight.view(shape), self.key.weight.view(shape)
         with torch.autocast(position.device.type, enabled=False):
-            bias = untied_bias(position, query, key, reading.queries)
-        return bias, (2 * config.d_head) ** -0.5
+            return untied_bias(position, query, key, reading.queries)

@@ -16,7 +16,7 @@ the melody starts as nothing. So a decoder that was trained alone can be put in 
 Source: Huang et al. 2018, "Music Transformer", section 4.2; Vaswani et al. 2017.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from music_transformer.model.config import AccompanimentConfig, ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.linear import Linear
 from music_transformer.model.positions import NO_TIME, Reading
+from music_transformer.model.registry import register
 from music_transformer.model.terms import add_terms
 from music_transformer.model.transformer import (
     DecoderLayer,
@@ -66,10 +67,10 @@ class AccompanimentCache(KVCache):
         time: (B,) int64, the time that has passed since the first id, in units of TIME_SHIFT.
     """
 
-    def __init__(self, **sizes: Any) -> None:
-        super().__init__(**sizes)
+    def __init__(self, config: ModelConfig, batch: int, capacity: int | None, like: Tensor) -> None:
+        super().__init__(config, batch, capacity, like)
         self.melody: Melody | None = None
-        self.time = torch.zeros(self.batch, dtype=torch.int64, device=sizes["device"])
+        self.time = torch.zeros(self.batch, dtype=torch.int64, device=like.device)
 
     def clear(self) -> None:
         """Forget everything, the melody too; the memory is kept."""
@@ -294,16 +295,7 @@ class AccompanimentTransformer(nn.Module):
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> AccompanimentCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
-        weight, stack = self.output.weight, self.config.decoder
-        return AccompanimentCache(
-            n_layers=stack.n_layers,
-            batch=batch,
-            n_heads=stack.n_heads,
-            d_head=stack.d_head,
-            capacity=stack.context if capacity is None else capacity,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        return AccompanimentCache(self.config.decoder, batch, capacity, self.output.weight)
 
     def _melody(
         self, source: Tensor | None, cache: AccompanimentCache | None, *, batch: int
@@ -351,3 +343,6 @@ def _table(heads: int, rows: int, d_head: int) -> nn.Parameter:
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(B, L, H * D) -> (B, H, L, D)."""
     return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+register("seq2seq", AccompanimentConfig, AccompanimentTransformer)

@@ -10,8 +10,6 @@ The operator of attention is that of the positional scheme (`model/positions.py`
 Source: Huang et al. 2018, "Music Transformer".
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,6 +22,7 @@ from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.linear import Linear
 from music_transformer.model.positions import Reading, scheme_of
+from music_transformer.model.registry import register
 from music_transformer.model.terms import add_terms, input_class
 from music_transformer.ops.positions import sinusoidal_table
 
@@ -258,27 +257,7 @@ class MusicTransformer(nn.Module):
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
-        weight = self.output.weight
-        return KVCache(
-            n_layers=self.config.n_layers,
-            batch=batch,
-            n_heads=self.config.n_heads,
-            d_head=self.config.d_head,
-            capacity=self.config.context if capacity is None else capacity,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout for the time of the block, and then as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
+        return KVCache(self.config, batch, capacity, self.output.weight)
 
 
 def initialise_linear(module: nn.Module) -> None:
@@ -301,3 +280,6 @@ def embedding_table(rows: int, d: int) -> nn.Embedding:
     embedding = nn.Embedding(rows, d)
     nn.init.normal_(embedding.weight, std=d**-0.5)
     return embedding
+
+
+register("decoder", ModelConfig, MusicTransformer)

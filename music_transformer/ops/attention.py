@@ -54,11 +54,10 @@ def biased_attention(
     value: Tensor,
     bias: Tensor,
     *,
-    scale: float | None = None,
     block: int | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Causal attention with a number added to each logit: softmax(scale Q K^T + bias) V.
+    """Causal attention with a number added to each logit: softmax(Q K^T / sqrt(D) + bias) V.
 
     Cost: the bias of all heads, O(H L S) memory, shared by the batch.
 
@@ -67,7 +66,6 @@ def biased_attention(
         key: (B, H, S, D).
         value: (B, H, S, D).
         bias: (H or 1, L, S), not scaled; see `ops/positions.py`.
-        scale: of the products; None is 1 / sqrt(D).
         block: N for local attention in blocks, None for global.
         dropout: on attention weights.
 
@@ -80,7 +78,7 @@ def biased_attention(
         mask = causal_mask(queries, keys, block=block, device=query.device)  # (L, S)
         bias = bias.masked_fill(~mask, -math.inf)  # (H or 1, L, S)
     return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=bias[None], dropout_p=dropout, scale=scale
+        query, key, value, attn_mask=bias[None], dropout_p=dropout
     )
 
 

@@ -44,7 +44,7 @@ def blockwise_attention(
     """
     keys = key.shape[2]
     table = farthest_first(tables, keys if block is None else min(keys, 2 * block))
-    out: Tensor = Blockwise.apply(query, key, value, table, block, first)  # type: ignore[no-untyped-call]
+    out: Tensor = Blockwise.apply(query, key, value, table, (block, first))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -153,10 +153,10 @@ class Blockwise(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         table: Tensor,
-        window: int | None,
-        first: int,
+        places: tuple[int | None, int],
     ) -> Tensor:
-        """(B, H, L, D); arguments as in `blockwise_attention`."""
+        """(B, H, L, D); ``places`` are ``block`` and ``first`` of `blockwise_attention`."""
+        window, first = places
         batch, heads, queries, _ = query.shape
         keys, d_head = value.shape[2:]
         maps = batch * heads
@@ -180,14 +180,14 @@ class Blockwise(torch.autograd.Function):
                 torch.div(torch.bmm(weights, v[n0:n1, j0:j1]), total, out=out[n0:n1, i0:i1])
                 log_sum[n0:n1, i0:i1] = largest + total.log()
         ctx.save_for_backward(q, k, v, table, out, log_sum)
-        ctx.shape, ctx.window, ctx.first = (batch, heads), window, first
+        ctx.shape, ctx.places = (batch, heads), places
         return out.view(batch, heads, queries, d_head)
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of query, key, value and table, each block computed again."""
         q, k, v, table, out, log_sum = ctx.saved_tensors
-        (batch, heads), window = ctx.shape, ctx.window
+        (batch, heads), (window, first) = ctx.shape, ctx.places
         queries, keys, d_head = q.shape[1], k.shape[1], v.shape[2]
         g = grad_out.reshape(batch * heads, queries, d_head)  # (BH, L, D)
         grad_q, grad_table = torch.empty_like(q), torch.zeros_like(table)
@@ -203,7 +203,7 @@ class Blockwise(torch.autograd.Function):
             for i0, i1, j0, j1 in _blocks(queries, keys, window):
                 b, w = i1 - i0, j1 - j0
                 qi, ki, vi, gi = q[n0:n1, i0:i1], k[n0:n1, j0:j1], v[n0:n1, j0:j1], g[n0:n1, i0:i1]
-                tables = _tables_of_block(table, head_slice, w, ctx.first + i0)
+                tables = _tables_of_block(table, head_slice, w, first + i0)
                 rel = [_for_maps(rows_used, maps) for rows_used in tables]  # V of (n, w + 1, D)
                 weights = _block_logits(qi, ki, rel, buffer, hide)
                 weights.sub_(log_sum[n0:n1, i0:i1]).exp_()  # (n, b, w)
@@ -218,7 +218,7 @@ class Blockwise(torch.autograd.Function):
                 grad_k[n0:n1, j0:j1].baddbmm_(grad_logits.transpose(1, 2), qi)
                 grad_qi = grad_q[n0:n1, i0:i1]
                 torch.bmm(grad_logits, ki, out=grad_qi)
-                grad_tables = _tables_of_block(grad_table, head_slice, w, ctx.first + i0)
+                grad_tables = _tables_of_block(grad_table, head_slice, w, first + i0)
                 turns = len(rel)
                 for turn in range(min(turns, b)):
                     grad_rows = by_distance[:, turn::turns]  # (n, b/V, w + 1)
@@ -232,6 +232,5 @@ class Blockwise(torch.autograd.Function):
             grad_k.view(batch, heads, keys, -1),
             grad_v.view(batch, heads, keys, d_head),
             grad_table,
-            None,
             None,
         )

@@ -57,7 +57,7 @@ def _fused(
 ) -> Tensor:
     widest = key.shape[2] if block is None else min(key.shape[2], 2 * block)
     table = farthest_first(tables, widest)  # (1, H or 1, widest + 1, D)
-    out: Tensor = _Fused.apply(query, key, value, table, block, 0)  # type: ignore[no-untyped-call]
+    out: Tensor = _Fused.apply(query, key, value, table, (block, 0))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -94,8 +94,7 @@ class _Fused(Blockwise):
         key: Tensor,
         value: Tensor,
         table: Tensor,
-        window: int | None,
-        first: int,
+        places: tuple[int | None, int],
     ) -> Tensor:
         """(B, H, L, D); arguments as in `Blockwise.forward`."""
         assert table.shape[0] == 1  # the kernel knows one table
@@ -120,12 +119,12 @@ class _Fused(Blockwise):
             by_distance.shape[1],
             heads,
             by_distance.shape[0],
-            window or 0,
+            places[0] or 0,  # the window
             D=d_head,
             BD=max(16, 1 << (d_head - 1).bit_length()),
             BM=TILE,
         )
         log_sum = log_sum.to(torch.promote_types(q.dtype, torch.float32))
         ctx.save_for_backward(q, k, v, table, out, log_sum)
-        ctx.shape, ctx.window, ctx.first = (batch, heads), window, first
+        ctx.shape, ctx.places = (batch, heads), places
         return out.view(batch, heads, queries, d_head)

@@ -81,7 +81,7 @@ def plot_attention(
     low, high = pitch_limits(notes)
     draw_keyboard(axes, low, high)
     _draw_notes(axes, notes, weights[list(heads)].sum(axis=0) / len(heads), query)
-    _draw_arcs(axes, notes, weights, query, heads, low, high)
+    _draw_arcs(axes, notes, weights, query, heads, (low, high))
     axes.set_xlim(0, seconds)
     axes.set_ylim(low - 0.5, high + 0.5)
     axes.set_xlabel("seconds", color=INK)
@@ -192,10 +192,10 @@ def _draw_arcs(
     weights: Floats,
     query: int,
     heads: Sequence[int],
-    low: int,
-    high: int,
+    pitches: tuple[int, int],
 ) -> None:
     """One curve for each head and note with enough weight; the strongest on top."""
+    low, high = pitches
     from matplotlib.collections import LineCollection
 
     head, note = np.nonzero(weights[list(heads)] >= SMALLEST_WEIGHT)  # (arcs,)

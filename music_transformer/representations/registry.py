@@ -1,14 +1,15 @@
-"""The kinds of music there are, one line each, and a representation from its configuration."""
+"""The kinds of music there are, each registered by its module; one from its configuration."""
+
+from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from music_transformer.errors import ConfigError
-from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
-from music_transformer.representations.base import Representation
-from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
-from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
+
+if TYPE_CHECKING:
+    from music_transformer.representations.base import Representation
 
 REPRESENTATIONS: dict[str, type[Representation]] = {}
 
@@ -23,11 +24,6 @@ def register(representation: type[Representation]) -> None:
         missing = sorted(getattr(representation, "__abstractmethods__", ())) or ["kind"]
         raise TypeError(f"{representation.__name__} does not define {', '.join(missing)}.")
     REPRESENTATIONS[representation.kind] = representation
-
-
-register(PerformanceTokenizer)
-register(ChoraleTokenizer)
-register(AccompanimentTokenizer)
 
 
 def representation_from_config(config: Mapping[str, Any]) -> Representation:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
-from music_transformer.generation import generate
-from music_transformer.midi import SUFFIXES, read_midi
+from music_transformer.generation.continuation import generate
+from music_transformer.midi.read import SUFFIXES, read_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio, with_primer_gap
 from music_transformer.sampling import Sampling

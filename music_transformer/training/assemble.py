@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from music_transformer.checkpoint import check_replaceable, load_checkpoint, select_device
+from music_transformer.checkpoint.hub import select_device
+from music_transformer.checkpoint.session import check_replaceable, load_checkpoint
 from music_transformer.errors import ConfigError
 from music_transformer.progress import Progress
 from music_transformer.training import distributed

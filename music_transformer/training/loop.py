@@ -19,13 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from music_transformer.checkpoint import load_weights, read_config, write_files
-from music_transformer.datasets import PreparedData
+from music_transformer.checkpoint.format import load_weights, read_config, write_files
 from music_transformer.datasets.pairs import training_windows
+from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError, DivergenceError
 from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.progress import Progress
-from music_transformer.training.compiled import compiled
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.distributed import DistributedContext
 from music_transformer.training.loss import count_targets, drop_tokens, summed_cross_entropy
@@ -36,7 +35,7 @@ from music_transformer.training.optimizers import (
     restore_optimizers,
     set_learning_rate,
 )
-from music_transformer.training.precision import checkpoint_layers, use_bfloat16
+from music_transformer.training.precision import checkpoint_layers, compiled, use_bfloat16
 from music_transformer.training.run_dir import RunFolder
 from music_transformer.training.state import (
     RUN_STATE,
@@ -318,7 +317,6 @@ class Trainer:
             judged,
             self.data,
             "validation",
-            device=self.device,
             context=self.window,
             batch_size=_EVALUATION_BATCH,
             max_windows=self.config.evaluate_windows,

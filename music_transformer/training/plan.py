@@ -9,20 +9,22 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
 from music_transformer._version import __version__
-from music_transformer.checkpoint import find_checkpoint, load_weights, read_config
-from music_transformer.datasets import PreparedData
+from music_transformer.checkpoint.format import load_weights, read_config
+from music_transformer.checkpoint.hub import find_checkpoint
+from music_transformer.checkpoint.session import load_checkpoint
+from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout
 from music_transformer.model.registry import KINDS, build_model, kind_of
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.estimate import require_memory
-from music_transformer.training.partial_init import copy_weights, describe_partial_init
 from music_transformer.training.precision import resolve_autocast
 from music_transformer.training.presets import find_preset
 from music_transformer.training.run_dir import RunFolder
@@ -319,3 +321,47 @@ def _commit() -> str | None:
         )
         return done.stdout.strip()
     return None
+
+
+def describe_partial_init(init: str, donor: Any, model: Any) -> str:
+    """One line on what a model would take over from a checkpoint.
+
+    Args:
+        init: what the checkpoint is called.
+        donor: the config of its model.
+        model: the config of the model that is to be trained.
+
+    Raises:
+        ConfigError: no layer of it fits.
+    """
+    with torch.device("meta"):  # shapes without memory
+        given, wanted = build_model(donor).state_dict(), build_model(model).state_dict()
+    taken = [name for name in wanted if _fits(name, given, wanted)]
+    if not any(name.startswith("layers.") and wanted[name].dim() > 1 for name in taken):
+        raise ConfigError(
+            f"--init {init}: no matrix of its layers fits the decoder of this preset; make "
+            "n_layers, d_model, n_heads, d_ff and max_distance agree with it."
+        )
+    numbers = sum(wanted[name].numel() for name in taken)
+    total = sum(tensor.numel() for tensor in wanted.values())
+    return (
+        f"{init}: {len(taken)} of {len(wanted)} weights copied ({numbers:,} of {total:,} numbers); "
+        f"{len(wanted) - len(taken)} are new"
+    )
+
+
+def copy_weights(model: Any, folder: Path) -> None:
+    """Copy into ``model`` the weights of a checkpoint that agree in name and shape.
+
+    The rest (the encoder, the attention to the melody) keeps the weights it was drawn with: a
+    decoder that knows the music then only has to learn what a melody means for it.
+    """
+    given, wanted = load_checkpoint(folder, "cpu").model.state_dict(), model.state_dict()
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            if _fits(name, given, wanted):
+                tensor.copy_(given[name])
+
+
+def _fits(name: str, given: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return name in given and given[name].shape == wanted[name].shape

@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from music_transformer.checkpoint import CONFIG, named_step, read_json
-from music_transformer.checkpoint.format import is_made
+from music_transformer.checkpoint.format import CONFIG, is_made, read_json
+from music_transformer.checkpoint.hub import named_step
 from music_transformer.errors import CheckpointError
 from music_transformer.files import (
     errors_name,

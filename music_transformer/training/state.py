@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from music_transformer import checkpoint
-from music_transformer.checkpoint import read_json, read_tensors
+from music_transformer.checkpoint.format import read_json, read_tensors
+from music_transformer.checkpoint.format import write_tensors as write_file
 from music_transformer.errors import CheckpointError
 from music_transformer.training.distributed import DistributedContext
 
@@ -135,7 +135,7 @@ def restore_generators(
 def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write the state tensors of a step."""
     copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
-    checkpoint.write_tensors(folder / TENSORS, copies)
+    write_file(folder / TENSORS, copies)
 
 
 def read_state(folder: Path) -> dict[str, dict[str, Tensor]]:

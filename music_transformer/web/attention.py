@@ -8,16 +8,19 @@ it, chose this event. For a note of the primer: those with which it would have e
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from music_transformer.checkpoint import Session
+from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.attention import require_heads, weights_by_note
 from music_transformer.model.introspection import attention_weights
-from music_transformer.web.takes import Take, rows_of
+from music_transformer.notes import NoteSequence
+
+if TYPE_CHECKING:
+    from music_transformer.web.takes import Take
 
 #: The past that is looked at, the whole context of most models: as much as a moment's work.
 MAX_EVENTS = 2048
@@ -29,7 +32,7 @@ SAME_SECONDS = 2e-3
 
 
 def attention_of_note(
-    session: Session, take: Take, *, start: float, pitch: int, track: int
+    session: Session, take: "Take", *, start: float, pitch: int, track: int
 ) -> dict[str, Any]:
     """The weights of one note, by layer and head, on the notes before it.
 
@@ -44,7 +47,7 @@ def attention_of_note(
         ConfigError: the take has no such note, or the model no attention heads.
     """
     require_heads(session)
-    told = [(begin, p, t) for begin, _, p, _, t in rows_of(take.decoded())]
+    told = _onsets(take.decoded())
     if not any(_far(note, start, pitch, track) < SAME_SECONDS for note in told):
         raise ConfigError("the take has no such note.")
     notes = _as_told(session, take, told)
@@ -74,7 +77,7 @@ def attention_of_note(
     }
 
 
-def _as_told(session: Session, take: Take, told: list[Note]) -> list[Note]:
+def _as_told(session: Session, take: "Take", told: list[Note]) -> list[Note]:
     """The note that was told for each note of the ids: a primer's lie off the grid of its ids."""
     beat = take.read.seconds_per_beat
     notes = session.tokenizer.decode(take.ids, seconds_per_beat=beat)
@@ -84,8 +87,13 @@ def _as_told(session: Session, take: Take, told: list[Note]) -> list[Note]:
     tracks = max(t for _, _, t in told) - int(notes.track.max())  # those of the primer
     return [
         min(told, key=lambda note: (_far(note, begin + shift, p), abs(note[2] - t - tracks)))
-        for begin, _, p, _, t in rows_of(notes)
+        for begin, p, t in _onsets(notes)
     ]
+
+
+def _onsets(notes: NoteSequence) -> list[Note]:
+    columns = (notes.start.round(4), notes.pitch, notes.track)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _far(note: Note, start: float, pitch: int, track: int | None = None) -> float:

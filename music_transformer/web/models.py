@@ -7,15 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from music_transformer.checkpoint import (
-    CONFIG,
-    SEARCH_VARIABLE,
-    Session,
-    find_checkpoint,
-    load_checkpoint,
-    read_config,
-    sampling_of,
-)
+from music_transformer.checkpoint.format import CONFIG, read_config, sampling_of
+from music_transformer.checkpoint.hub import SEARCH_VARIABLE, find_checkpoint
+from music_transformer.checkpoint.session import Session, load_checkpoint
 from music_transformer.errors import CheckpointError
 from music_transformer.files import checkout
 from music_transformer.sampling import Sampling

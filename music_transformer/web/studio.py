@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import ConfigError, MidiError, RenderError
-from music_transformer.midi import write_midi
+from music_transformer.midi.write import write_midi
 from music_transformer.motifs import find_motifs
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import default_soundfont, render_wav
 from music_transformer.sampling import Settings
-from music_transformer.web.composer import Composer
+from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import ACCOMPANY, Model, Shelf
-from music_transformer.web.takes import DONE, RUNNING, STOPPED, Take, check_length
+from music_transformer.web.takes import DONE, RUNNING, STOPPED, Composer, Take, check_length
 
 MAX_PAGES = 256
 MAX_PRIMERS = 8  # of one page; the oldest goes
@@ -298,8 +298,6 @@ class Studio:
 
     async def attention(self, take: Take, *, start: float, pitch: int, track: int) -> Message:
         """What one note of the take attends to, see `attention_of_note`."""
-        from music_transformer.web.attention import attention_of_note
-
         if not take.ids:
             raise ConfigError("what it listened to is known of continuations, until a reload.")
         answer = self._composer.ask(

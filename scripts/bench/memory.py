@@ -17,8 +17,7 @@ from measure import in_fresh_process, in_turn, machine, peak_growth_mib, table
 from torch import nn
 
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.training.compiled import compiled
-from music_transformer.training.precision import checkpoint_layers
+from music_transformer.training.precision import checkpoint_layers, compiled
 
 CASES = {
     "6 layers, d 256, att 512, filter 2048, L = 2048, B = 2": (

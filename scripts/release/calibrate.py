@@ -28,8 +28,8 @@ from music_transformer.datasets import PreparedData
 from music_transformer.errors import ConfigError, MusicTransformerError
 from music_transformer.evaluation.nll import collate_windows, protocol_windows
 from music_transformer.model import MusicTransformer
+from music_transformer.model.registry import evaluating
 from music_transformer.model.terms import without_mask
-from music_transformer.model.transformer import evaluating
 
 _LOWEST, _HIGHEST = 0.25, 4.0  # temperatures looked at
 _HALVINGS = 30

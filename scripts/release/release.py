@@ -29,7 +29,7 @@ from music_transformer.checkpoint import (
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation import NllReport, count_baselines, evaluate_nll
-from music_transformer.evaluation.conditional import ShuffledNll, shuffled_nll
+from music_transformer.evaluation.compare import ShuffledNll, shuffled_nll
 from music_transformer.model import AccompanimentConfig, RNNConfig
 from music_transformer.sampling import Sampling
 
@@ -105,7 +105,7 @@ def main() -> int:
                 nll_report = evaluate_nll(session.model, data, split, progress=report)
                 if data.tokenizer.kind == "accompaniment":
                     exchanged[split] = shuffled_nll(
-                        session.model, data, split, nll_report, progress=report
+                        session.model, data, nll_report, progress=report
                     )
             measured[split] = (nll_report, count_baselines(data, split))
         nll = measured["validation"][0].nll

@@ -8,7 +8,7 @@ Two ways to fill the table:
 
 - each row by its own preset, as large and as long as it says (beside the paper's numbers);
 - ``--equal``: all rows in one small shape with the same steps and windows, so that only the idea of
-  the row differs, several seeds each, compared piece by piece (`evaluation/paired.py`).
+  the row differs, several seeds each, compared piece by piece (`evaluation/compare.py`).
 
 Validation chooses, and is all that is measured; ``--test`` measures the test split too, once for
 each row, of whatever step validation chose.
@@ -35,7 +35,7 @@ from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation import evaluate_nll
-from music_transformer.evaluation.paired import paired_difference
+from music_transformer.evaluation.compare import paired_difference
 
 SHORTEST_SLICE_MINUTES = 0.05
 
@@ -374,7 +374,6 @@ def _measured(
             session.model,
             data,
             split,
-            device=session.device,
             max_windows=args.windows,
             progress=report,
         )

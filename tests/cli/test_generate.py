@@ -454,7 +454,7 @@ def test_an_interrupted_command_leaves_no_file(
     monkeypatch.setattr("music_transformer.render.audio.render_wav", interrupt)
     pytest.importorskip("midirenderer")
     assert main(command(tmp_path / "a.mid", "--events", 5, "--wav")) == 130
-    monkeypatch.setattr(music_transformer.generation, "generate_batch", interrupt)
+    monkeypatch.setattr("music_transformer.generation.continuation.generate_batch", interrupt)
     assert main(command(tmp_path / "a.mid", "--events", 5)) == 130
     assert list(tmp_path.iterdir()) == []
 

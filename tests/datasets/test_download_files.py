@@ -17,11 +17,11 @@ from music_transformer.datasets.download import (
     JSB,
     MAESTRO,
     Download,
-    Meter,
     copy_file,
     fetch,
 )
 from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.progress import Progress
 
 CONTENT = bytes(range(256)) * 5000  # more than one chunk
 FILE = Download(
@@ -93,17 +93,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
         thread.join()
 
 
-class _Count(Meter):
+class _Count(Progress):
     def __init__(self) -> None:
         self.first, self.total, self.added, self.finished = -1, -1, 0, 0
 
-    def begin(self, done: int, total: int) -> None:
+    def begin(self, total: int, *, done: int = 0, unit: str = "step") -> None:
         self.first, self.total = done, total
 
-    def add(self, count: int) -> None:
+    def update(self, count: int = 1) -> None:
         self.added += count
 
-    def finish(self) -> None:
+    def end(self) -> None:
         self.finished += 1
 
 
@@ -113,7 +113,7 @@ def _part(out: Path) -> Path:
 
 def test_a_file_is_fetched_and_nothing_else_is_left(server: _Server, tmp_path: Path) -> None:
     out, meter = tmp_path / "new" / "small.bin", _Count()
-    fetch(FILE, out, url=server.url, meter=meter)
+    fetch(FILE, out, url=server.url, progress=meter)
     assert out.read_bytes() == CONTENT
     assert [path.name for path in out.parent.iterdir()] == ["small.bin"]
     assert (meter.first, meter.total, meter.added) == (0, len(CONTENT), len(CONTENT))
@@ -128,7 +128,7 @@ def test_a_download_that_broke_off_goes_on_where_it_was(server: _Server, tmp_pat
     assert not out.exists()
     assert _part(out).read_bytes() == CONTENT[:300_000]
     server.break_after = None
-    fetch(FILE, out, url=server.url, meter=meter)
+    fetch(FILE, out, url=server.url, progress=meter)
     assert server.asked == [None, "bytes=300000-"]
     assert out.read_bytes() == CONTENT
     assert (meter.first, meter.added) == (300_000, len(CONTENT) - 300_000)

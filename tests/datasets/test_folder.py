@@ -7,33 +7,33 @@ from pathlib import Path
 import pytest
 
 from music_transformer.datasets import encoding
-from music_transformer.datasets.encoding import Encoded, MidiSettings, Watcher
-from music_transformer.datasets.folder import find_midi, list_folder
-from music_transformer.datasets.prepare import find_work, prepare_corpus
-from music_transformer.datasets.prepared import PreparedData, Skipped
+from music_transformer.datasets.encoding import MidiSettings
+from music_transformer.datasets.prepare import find_midi, find_work, list_folder, prepare_corpus
+from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import read_midi
+from music_transformer.progress import Progress
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 SETTINGS = MidiSettings(PerformanceTokenizer().to_config())
 WriteScale = Callable[..., None]
 
 
-class _Count(Watcher):
+class _Count(Progress):
     """Counts what it hears; interrupts after `limit` files."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self.total, self.results, self.finished, self.limit = 0, [], 0, limit  # type: ignore[var-annotated]
+        self.total, self.done, self.finished, self.limit = 0, 0, 0, limit
 
-    def begin(self, total: int) -> None:
+    def begin(self, total: int, *, done: int = 0, unit: str = "step") -> None:
         self.total = total
 
-    def done(self, result: Encoded | Skipped) -> None:
-        self.results.append(result.name)
-        if len(self.results) == self.limit:
+    def update(self, count: int = 1) -> None:
+        self.done += count
+        if self.done == self.limit:
             raise KeyboardInterrupt
 
-    def finish(self) -> None:
+    def end(self) -> None:
         self.finished += 1
 
 
@@ -83,7 +83,7 @@ def test_good_files_are_taken_and_each_bad_one_is_named_with_its_reason(
 ) -> None:
     watcher = _Count()
     data = prepare_corpus(
-        list_folder, mixed, tmp_path / "out", settings=SETTINGS, jobs=jobs, watcher=watcher
+        list_folder, mixed, tmp_path / "out", settings=SETTINGS, jobs=jobs, progress=watcher
     )
     pieces = _all_pieces(data)
     assert sorted(pieces) == ["A.MID", "b.midi", "deep/er/c.Kar"]
@@ -94,7 +94,7 @@ def test_good_files_are_taken_and_each_bad_one_is_named_with_its_reason(
     assert sorted(reasons) == ["cut.mid", "empty.mid", "silent.mid", "text.mid"]
     assert all(reasons.values())
     assert not any(str(mixed) in reason for reason in reasons.values())
-    assert (watcher.total, len(watcher.results), watcher.finished) == (7, 7, 1)
+    assert (watcher.total, watcher.done, watcher.finished) == (7, 7, 1)
     assert find_work(tmp_path / "out") is None
     data.verify()
 
@@ -153,7 +153,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(
     watcher = _Count(limit=2)
     with pytest.raises(KeyboardInterrupt):
         prepare_corpus(
-            list_folder, tmp_path / "in", out, settings=SETTINGS, jobs=1, watcher=watcher
+            list_folder, tmp_path / "in", out, settings=SETTINGS, jobs=1, progress=watcher
         )
     assert watcher.finished == 1
     assert not out.exists()
@@ -182,7 +182,7 @@ def test_other_settings_do_not_take_what_was_kept(tmp_path: Path, write_scale: W
             tmp_path / "out",
             settings=SETTINGS,
             jobs=1,
-            watcher=_Count(limit=2),
+            progress=_Count(limit=2),
         )
     keeping = MidiSettings(SETTINGS.tokenizer, keep_silence=True)
     data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / "out", settings=keeping, jobs=1)
@@ -202,9 +202,9 @@ def test_a_folder_where_nothing_can_be_read_is_an_error_and_leaves_no_output(
             tmp_path / "out",
             settings=SETTINGS,
             jobs=1,
-            watcher=watcher,
+            progress=watcher,
         )
-    assert watcher.results == ["a.mid"]
+    assert watcher.done == 1
     assert not (tmp_path / "out").exists()
 
 

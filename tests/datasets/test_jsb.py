@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from music_transformer.datasets.jsb import prepare_jsb, read_jsb
+from music_transformer.datasets.corpora import prepare_jsb, read_jsb
 from music_transformer.errors import ConfigError, DatasetError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from music_transformer.datasets.corpora import list_maestro, read_csv
 from music_transformer.datasets.encoding import MidiSettings
-from music_transformer.datasets.maestro import list_maestro, read_csv
 from music_transformer.datasets.prepare import prepare_corpus
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import DatasetError

@@ -19,11 +19,10 @@ from music_transformer.datasets import (
     evaluation_pairs,
     shuffled_pairs,
 )
+from music_transformer.datasets.corpora import list_maestro
 from music_transformer.datasets.encoding import MidiSettings
-from music_transformer.datasets.folder import list_folder
-from music_transformer.datasets.maestro import list_maestro
 from music_transformer.datasets.pairs import cut_segment
-from music_transformer.datasets.prepare import prepare_corpus
+from music_transformer.datasets.prepare import list_folder, prepare_corpus
 from music_transformer.datasets.prepared import Melodies, write_prepared
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import write_midi

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from music_transformer.datasets.splits import parse_shares, split_pieces
+from music_transformer.datasets.prepare import parse_shares, split_pieces
 from music_transformer.errors import ConfigError
 
 

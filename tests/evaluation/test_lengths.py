@@ -9,8 +9,8 @@ import torch
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError, ShapeError
-from music_transformer.evaluation import lengths
-from music_transformer.evaluation.lengths import nll_by_length
+from music_transformer.evaluation import compare
+from music_transformer.evaluation.compare import nll_by_length
 from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import ChoraleTokenizer
@@ -36,7 +36,7 @@ def model(**settings: object) -> MusicTransformer:
 def test_each_length_is_an_evaluation_of_its_own_and_counts_the_same_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lengths, "FIRST_PLACES", 4)
+    monkeypatch.setattr(compare, "FIRST_PLACES", 4)
     data, untrained = chorales(tmp_path), model()
     results = nll_by_length(untrained, data, "validation", [6, 14, 31])
     for result in results:

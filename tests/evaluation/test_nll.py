@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.evaluation.nll import evaluate_nll, event_losses
+from music_transformer.evaluation.nll import (
+    EventLosses,
+    EventModel,
+    evaluate_nll,
+    event_losses,
+    protocol_windows,
+)
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
@@ -173,16 +179,21 @@ def test_the_batch_size_does_not_move_the_number(tmp_path: Path, kind: str) -> N
         assert many.mean_over_pieces == pytest.approx(one.mean_over_pieces, abs=1e-6)
 
 
+def losses_of(model: EventModel, data: PreparedData, context: int = CONTEXT) -> EventLosses:
+    """Of the events of the validation split, in windows of the protocol."""
+    return event_losses(model, data.tokenizer, protocol_windows(data, "validation", context))
+
+
 def test_each_event_is_counted_once(tmp_path: Path) -> None:
     for data in (chorale_data(tmp_path), performance_data(tmp_path)):
-        losses = event_losses(Uniform(data.tokenizer.vocab_size), data, "validation", context=6)
+        losses = losses_of(Uniform(data.tokenizer.vocab_size), data, context=6)
         found = sorted(zip(losses.piece.tolist(), losses.place.tolist(), strict=True))
         pieces = data.pieces("validation")
         assert found == [(i, p) for i, piece in enumerate(pieces) for p in range(len(piece) - 2)]
 
 
 def test_all_but_the_first_half_window_of_a_chorale_sees_half_a_window(tmp_path: Path) -> None:
-    losses = event_losses(Uniform(132), chorale_data(tmp_path), "validation")
+    losses = losses_of(Uniform(132), chorale_data(tmp_path))
     late = losses.place >= CONTEXT // 2
     assert losses.column[late].min() == CONTEXT // 2
 
@@ -214,7 +225,7 @@ def test_a_quick_look_takes_so_many_windows_and_says_so(tmp_path: Path) -> None:
 
 def test_the_parts_by_quarter_of_the_window_cover_all_events(tmp_path: Path) -> None:
     data = performance_data(tmp_path, (28,))
-    losses = event_losses(PrefixModel(391), data, "validation")
+    losses = losses_of(PrefixModel(391), data)
     report = evaluate_nll(PrefixModel(391), data, "validation")
     # 14 inputs: columns 0-3, 4-6, 7-10, 11-13
     edges = [0, 4, 7, 11, 14]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from music_transformer.errors import ConfigError
-from music_transformer.evaluation.paired import paired_difference
+from music_transformer.evaluation.compare import paired_difference
 
 PIECES = 40
 

@@ -21,7 +21,7 @@ import torch
 from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.datasets import PreparedData
-from music_transformer.datasets.jsb import read_jsb
+from music_transformer.datasets.corpora import read_jsb
 from music_transformer.errors import MusicTransformerError
 from music_transformer.midi import bar_lines, part_of, read_midi, read_midi_bytes, write_midi
 from music_transformer.model import ModelConfig, MusicTransformer

@@ -15,7 +15,7 @@ from music_transformer.generation.sampler import (
     step,
 )
 from music_transformer.model import MusicTransformer
-from music_transformer.model.transformer import evaluating
+from music_transformer.model.registry import evaluating
 
 MakeSession = Callable[..., Session]
 

@@ -189,7 +189,7 @@ def test_untied_adds_the_product_of_positions_and_shares_the_scale(
         return (content + places) / math.sqrt(2 * 5)
 
     bias = untied_bias(position, query_weight, key_weight, queries)
-    out = biased_attention(query, key, value, bias, scale=(2 * 5) ** -0.5, block=block)
+    out = biased_attention(query / 2**0.5, key, value, bias, block=block)
     inputs = [query, key, value, position, query_weight, key_weight]
     assert_same(out, by_loops(value, queries, logit, block=block), inputs)
 

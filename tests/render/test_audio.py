@@ -12,17 +12,19 @@ from music_transformer.errors import ConfigError, RenderError
 from music_transformer.notes import NoteSequence, Pedals
 from music_transformer.render import audio
 from music_transformer.render.audio import (
+    PEAK_DBFS,
     PRIMER_GAP_SECONDS,
     TAIL_SECONDS,
+    TARGET_LUFS,
     Sound,
     audio_html,
     default_soundfont,
+    integrated_loudness,
     render_audio,
     render_wav,
     synthesize,
     with_primer_gap,
 )
-from music_transformer.render.loudness import PEAK_DBFS, TARGET_LUFS, integrated_loudness
 
 pytest.importorskip("midirenderer", reason="needs the [audio] extra")
 

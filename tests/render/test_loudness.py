@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from music_transformer.render.loudness import (
+from music_transformer.render.audio import (
     PEAK_DBFS,
     TARGET_LUFS,
     gain,

@@ -11,8 +11,8 @@ import torch
 from music_transformer.errors import ConfigError
 from music_transformer.model import MusicTransformer
 from music_transformer.model.transformer import CausalAttention
-from music_transformer.training import compiled as module
-from music_transformer.training.compiled import compiled
+from music_transformer.training import precision as module
+from music_transformer.training.precision import compiled
 
 CPU = torch.device("cpu")
 

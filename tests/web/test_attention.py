@@ -17,8 +17,8 @@ from music_transformer.representations.performance.vocabulary import (
     VELOCITY,
 )
 from music_transformer.sampling import Settings
-from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import Model
+from music_transformer.web.studio import attention_of_note
 from music_transformer.web.takes import Take, rows_of
 
 PIANO = [

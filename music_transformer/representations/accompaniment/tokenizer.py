@@ -20,6 +20,7 @@ are this project's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.errors import ConfigError, TokenError
+from music_transformer.notes import STEPS_PER_SECOND as PERFORMANCE_STEPS
 from music_transformer.notes import NoteSequence, to_steps
 from music_transformer.representations.accompaniment.skyline import (
     EVENT_STEPS,
@@ -38,6 +40,7 @@ from music_transformer.representations.base import Primer
 from music_transformer.representations.ids import Ids, Ints, check_ids
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 from music_transformer.representations.performance.vocabulary import N_PITCHES
+from music_transformer.representations.registry import register
 
 HELD = N_PITCHES
 SILENCE = 2 * N_PITCHES
@@ -86,6 +89,36 @@ class MelodyTokenizer:
                 np.uint16
             )
         return ids
+
+    def encode_segment(
+        self,
+        notes: NoteSequence,
+        begin: int,
+        end: int,
+        factor: float = 1.0,
+        semitones: int = 0,
+    ) -> NDArray[np.uint16]:
+        """The fine ids of a part of a melody; what began before and still sounds is held: (S,).
+
+        Args:
+            notes: of the whole piece, in seconds.
+            begin, end: of the part, in steps of 10 ms.
+            factor: how much longer it is played; S is its length then, at least 1.
+            semitones: that it is moved by; the caller keeps pitches inside 0..127.
+        """
+        first, last = begin / PERFORMANCE_STEPS, end / PERFORMANCE_STEPS
+        steps = max(1, round((end - begin) * factor / EVENT_STEPS))
+        rows = np.flatnonzero(((notes.start >= first) | (notes.end > first)) & (notes.start < last))
+        start = (notes.start[rows] - first) * factor
+        before = math.ceil(max(0.0, -start.min(initial=0.0)) * STEPS_PER_SECOND)  # whole steps
+        start = np.maximum(0.0, start + before / STEPS_PER_SECOND)
+        segment = NoteSequence(
+            pitch=notes.pitch[rows] + semitones,
+            velocity=notes.velocity[rows],
+            start=start,
+            end=np.maximum(start, (notes.end[rows] - first) * factor + before / STEPS_PER_SECOND),
+        )
+        return self.encode(segment, before + steps, fine=True)[before:]
 
     def decode(self, ids: Ids) -> NoteSequence:
         """The notes of any sequence of known ids: start and end on steps, velocity 80.
@@ -188,3 +221,6 @@ def _painted(pitch: Ints, first: Ints, after: Ints, steps: int) -> NDArray[np.ui
     ids[first[note] + within] = pitch[note] + HELD
     ids[first] = pitch
     return ids
+
+
+register(AccompanimentTokenizer)

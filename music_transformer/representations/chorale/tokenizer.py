@@ -16,6 +16,7 @@ Source: Huang et al. 2018, "Music Transformer", section 3 and appendix A.1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from music_transformer.errors import TokenError
+from music_transformer.errors import MidiError, TokenError
 from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations.base import (
     DEFAULT_SECONDS_PER_BEAT,
@@ -31,9 +32,10 @@ from music_transformer.representations.base import (
     NoteIndex,
     Primer,
     Representation,
+    check_closing_rest,
+    no_note_in,
     note_index,
 )
-from music_transformer.representations.chorale.augment import transpositions, voice_ranges
 from music_transformer.representations.chorale.baselines import chorale_baselines
 from music_transformer.representations.chorale.grammar import ChoraleGrammar
 from music_transformer.representations.chorale.grid import (
@@ -50,10 +52,11 @@ from music_transformer.representations.chorale.grid import (
     held_notes,
     sixteenths,
     tempo_map,
+    to_sixteenths,
     voices_of,
 )
-from music_transformer.representations.chorale.primer import read_primer
 from music_transformer.representations.ids import IdArray, Ids, Ints, Mask, check_ids, shift_ids
+from music_transformer.representations.registry import register
 
 VELOCITY = 80
 
@@ -255,3 +258,96 @@ def _note_of_event(ids: list[int]) -> NoteIndex:
             sounding[voice] = (SILENCE, -1)
         owner[index] = sounding[voice][1]
     return note_index(owner, onsets)
+
+
+register(ChoraleTokenizer)
+
+
+def voice_ranges(pieces: Sequence[IdArray]) -> list[list[int]]:
+    """Lowest and highest pitch of each voice; a voice that is silent has 0 and 127."""
+    grid = np.concatenate([events.reshape(-1, N_VOICES) for events in pieces])  # (T, 4)
+    ranges = []
+    for voice in grid.T:
+        pitches = voice[voice < SILENCE]
+        ranges.append([int(pitches.min()), int(pitches.max())] if len(pitches) else [0, 127])
+    return ranges
+
+
+def transpositions(events: IdArray, voice_ranges: Sequence[Sequence[int]]) -> list[int]:
+    """The transpositions that keep every voice of a chorale inside its range, 0 always.
+
+    Args:
+        events: (4 T,), without START and END.
+        voice_ranges: lowest and highest pitch of soprano, alto, tenor, bass.
+    """
+    down, up = -127, 127
+    for voice, (low, high) in zip(events.reshape(-1, N_VOICES).T, voice_ranges, strict=True):
+        pitches = voice[voice < SILENCE]
+        if len(pitches):
+            down = max(down, low - int(pitches.min()))
+            up = min(up, high - int(pitches.max()))
+    if down > up or (down, up) == (-127, 127):  # outside already, or silent
+        return [0]
+    return sorted({0, *range(down, up + 1)})
+
+
+SHORTEST_BEAT_SECONDS = 0.05  # 1200 a minute; a damaged tempo would ask for millions of sixteenths
+
+
+def read_primer(
+    tokenizer: ChoraleTokenizer,
+    primer: NoteSequence | Sequence[int],
+    last_seconds: float | None,
+    keep_silence: bool,
+) -> Primer:
+    """The ids of a primer, whole sixteenths of it where it is cut.
+
+    Its first place is the index of its first id in the whole piece, so that a cut does not move the
+    bar line under the step labels.
+    """
+    tempos = Tempos([0.0], [DEFAULT_SECONDS_PER_BEAT])
+    if isinstance(primer, NoteSequence):
+        tempos = primer.tempos
+        _check_beat(tokenizer.seconds_per_beat(primer))
+        ids = tokenizer.encode(primer)
+        check_closing_rest(primer.end_time - float(primer.end.max()))
+        sixteenths = int(to_sixteenths(primer.tempos.quarters(primer.end_time)))
+        ids += [SILENCE] * (sixteenths * N_VOICES - len(ids))
+    else:
+        ids = tokenizer.events_of(primer)
+    end = float(tempos.at_quarters(math.ceil(len(ids) / N_VOICES) / SIXTEENTHS_PER_BEAT))
+    seconds_per_beat = tempos.quarter_at(end)
+    _check_beat(seconds_per_beat)
+    dropped = 0 if keep_silence else _leading_silence(ids)
+    ids = ids[dropped:]
+    in_the_beat = dropped % (N_VOICES * SIXTEENTHS_PER_BEAT)  # an upbeat stays one for the labels
+    first, begin = 0, 0.0
+    if last_seconds is not None:
+        sixteenths = max(1, round(last_seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))
+        first = N_VOICES * max(0, math.ceil(len(ids) / N_VOICES) - sixteenths)
+        if first:
+            quarter = (dropped + first) / N_VOICES / SIXTEENTHS_PER_BEAT
+            begin = float(tempos.at_quarters(quarter))
+        if first and not keep_silence:
+            first += _leading_silence(ids[first:])
+        if first and all(i == SILENCE for i in ids[first:]):
+            raise no_note_in(last_seconds)
+    if not isinstance(primer, NoteSequence):
+        begin = (
+            end - math.ceil(len(ids[first:]) / N_VOICES) * seconds_per_beat / SIXTEENTHS_PER_BEAT
+        )
+    return Primer(ids[first:], in_the_beat + first, seconds_per_beat, begin, end)
+
+
+def _check_beat(seconds: float) -> None:
+    if seconds < SHORTEST_BEAT_SECONDS:
+        raise MidiError(
+            f"the primer's beat lasts {seconds:g} s, expected {SHORTEST_BEAT_SECONDS:g} or more: "
+            "its tempo is damaged."
+        )
+
+
+def _leading_silence(ids: list[int]) -> int:
+    """How many ids are in the whole sixteenths of silence at the front; none if all is silence."""
+    sounding = (index for index, event_id in enumerate(ids) if event_id != SILENCE)
+    return next(sounding, 0) // N_VOICES * N_VOICES

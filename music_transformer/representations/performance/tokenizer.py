@@ -68,6 +68,7 @@ from music_transformer.representations.performance.vocabulary import (
     shift_steps,
     without_leading_silence,
 )
+from music_transformer.representations.registry import register
 
 PEDAL_MODES = ("sustain", "events")
 MAX_SECONDS = 1_000_000  # eleven days: more would be gigabytes of TIME_SHIFT
@@ -400,3 +401,6 @@ def _pedals_of(ids: Ints, step: Ints, last_step: int) -> Pedals:
         start=down / STEPS_PER_SECOND,
         end=up / STEPS_PER_SECOND,
     )
+
+
+register(PerformanceTokenizer)
