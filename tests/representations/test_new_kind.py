@@ -179,7 +179,7 @@ def test_a_new_kind_is_trained_and_evaluated(
     training = TrainingConfig(steps=40, batch_size=4, learning_rate=0.02, augment=False)
     Trainer(session.model, data, training, run).train()
     report = evaluate_nll(session.model, data, "validation")
-    [coin] = count_baselines(data, "validation").values.values()
+    [coin] = count_baselines(data, "validation").values()
     assert report.nll < coin
     assert report.by_voice is report.on_beat is None
 
