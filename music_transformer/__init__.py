@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from music_transformer import positions
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.errors import MusicTransformerError
-    from music_transformer.generation import accompany, generate, stream
+    from music_transformer.generation import accompany, fill, generate, stream
     from music_transformer.midi import read_midi, write_midi
     from music_transformer.model import (
         AccompanimentConfig,
@@ -40,6 +40,7 @@ __all__ = [
     "PerformanceTokenizer",
     "RNNConfig",
     "accompany",
+    "fill",
     "generate",
     "load_checkpoint",
     "positions",
@@ -61,6 +62,7 @@ _ROOM_OF = {
     "PerformanceTokenizer": "representations",
     "RNNConfig": "model",
     "accompany": "generation",
+    "fill": "generation",
     "generate": "generation",
     "load_checkpoint": "checkpoint",
     "read_midi": "midi",

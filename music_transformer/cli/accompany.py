@@ -15,6 +15,7 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
+from music_transformer.cli.output import write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import Settings
@@ -144,24 +145,9 @@ def _write(
     args: argparse.Namespace,
 ) -> None:
     """Write the files of one candidate under temporary names that `stack` turns into theirs."""
-    from music_transformer.cli.output import atomic_path
-    from music_transformer.midi.bars import bar_lines
-    from music_transformer.midi.write import write_midi
-
+    melody_track = None if args.parts == "accompaniment" else 0
     notes = _only(accompaniment.notes, args.parts)
-    write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))
-    if "wav" in files:
-        from music_transformer.render.audio import render_wav
-
-        render_wav(notes, stack.enter_context(atomic_path(files["wav"], replace=args.force)))
-    if "plot" in files:
-        from music_transformer.render.pianoroll import plot_pianoroll
-
-        melody_track = None if args.parts == "accompaniment" else 0
-        figure = plot_pianoroll(
-            notes, melody_track=melody_track, title=files["midi"].stem, bars=bar_lines(notes)
-        )
-        figure.savefig(stack.enter_context(atomic_path(files["plot"], replace=args.force)))
+    write_results(stack, files, notes, args, melody_track=melody_track)
 
 
 def _only(notes: "NoteSequence", parts: str) -> "NoteSequence":

@@ -16,6 +16,7 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
+from music_transformer.cli.output import write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
@@ -145,30 +146,15 @@ def _write(
     stack: ExitStack, files: dict[str, Path], generation: "Generation", args: argparse.Namespace
 ) -> None:
     """Write the files of one sample under temporary names that `stack` turns into theirs."""
-    from music_transformer.cli.output import atomic_path
-    from music_transformer.midi.bars import bar_lines
-    from music_transformer.midi.write import write_midi
+    notes = heard = generation.continuation if args.without_primer else generation.notes
+    if args.primer_gap is not None:
+        from music_transformer.render.audio import with_primer_gap
 
-    notes = generation.continuation if args.without_primer else generation.notes
-    write_midi(notes, stack.enter_context(atomic_path(files["midi"], replace=args.force)))
-    if "wav" in files:
-        from music_transformer.render.audio import render_wav, with_primer_gap
-
-        heard = notes
-        if args.primer_gap is not None:
-            heard = with_primer_gap(
-                notes, primer_end=generation.report.primer_seconds, gap=args.primer_gap
-            )
-        render_wav(heard, stack.enter_context(atomic_path(files["wav"], replace=args.force)))
-    if "plot" in files:
-        from music_transformer.render.pianoroll import plot_pianoroll
-
-        has_primer = args.primer is not None and not args.without_primer
-        primer_end = generation.report.primer_seconds if has_primer else None
-        figure = plot_pianoroll(
-            notes, primer_end=primer_end, title=files["midi"].stem, bars=bar_lines(notes)
-        )
-        figure.savefig(stack.enter_context(atomic_path(files["plot"], replace=args.force)))
+        end = generation.report.primer_seconds
+        heard = with_primer_gap(notes, primer_end=end, gap=args.primer_gap)
+    has_primer = args.primer is not None and not args.without_primer
+    primer_end = generation.report.primer_seconds if has_primer else None
+    write_results(stack, files, notes, args, heard=heard, primer_end=primer_end)
 
 
 def _print(

@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "measure a model in nats per event, beside the baselines",
     "generate": "continue a motif, or compose from nothing",
     "accompany": "keep a melody and compose what goes with it",
+    "fill": "compose a gap of a file; what stands before and after it is kept",
     "encode": "print the event ids of a MIDI file",
     "decode": "turn event ids back into a MIDI file",
     "render": "turn a MIDI file into sound",

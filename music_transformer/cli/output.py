@@ -4,16 +4,20 @@ Results go to stdout (a path, or JSON), progress and warnings to stderr. A file 
 unless `--force` is given, and every file appears whole or not at all (`atomic_path`).
 """
 
+import argparse
 import contextlib
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from music_transformer.errors import ConfigError, MidiError, TokenError
 from music_transformer.files import atomic_path
+
+if TYPE_CHECKING:
+    from music_transformer.notes import NoteSequence
 
 __all__ = [
     "atomic_path",
@@ -23,6 +27,7 @@ __all__ = [
     "report_warnings",
     "say_device",
     "warn",
+    "write_results",
 ]
 
 
@@ -54,6 +59,42 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(13, "no permission to write in this folder", str(path.parent))
     return path
+
+
+def write_results(
+    stack: contextlib.ExitStack,
+    files: Mapping[str, Path],
+    notes: "NoteSequence",
+    args: argparse.Namespace,
+    *,
+    heard: "NoteSequence | None" = None,
+    **drawn: Any,
+) -> None:
+    """Write MIDI, sound and picture under temporary names that `stack` turns into theirs.
+
+    Args:
+        files: as `options.result_files` gives them.
+        args: those of `options.add_results`.
+        heard: notes of the sound, where they are others.
+        drawn: arguments of `plot_pianoroll`.
+    """
+    from music_transformer.midi.bars import bar_lines
+    from music_transformer.midi.write import write_midi
+
+    paths = {
+        kind: stack.enter_context(atomic_path(path, replace=args.force))
+        for kind, path in files.items()
+    }
+    write_midi(notes, paths["midi"])
+    if "wav" in paths:
+        from music_transformer.render.audio import render_wav
+
+        render_wav(notes if heard is None else heard, paths["wav"])
+    if "plot" in paths:
+        from music_transformer.render.pianoroll import plot_pianoroll
+
+        title = files["midi"].stem
+        plot_pianoroll(notes, title=title, bars=bar_lines(notes), **drawn).savefig(paths["plot"])
 
 
 @contextlib.contextmanager

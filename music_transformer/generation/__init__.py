@@ -8,6 +8,7 @@ from music_transformer.generation.continuation import (
     stream,
 )
 from music_transformer.generation.degeneration import broken_rules, degeneracies
+from music_transformer.generation.filling import fill
 from music_transformer.generation.report import Report
 from music_transformer.sampling import Settings
 
@@ -19,6 +20,7 @@ __all__ = [
     "accompany",
     "broken_rules",
     "degeneracies",
+    "fill",
     "generate",
     "generate_batch",
     "stream",

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -108,23 +109,37 @@ def generate_batch(
     how = settings_of(settings)
     if math.isinf(how.asked):
         raise ConfigError("seconds=inf never ends; use stream, and close it.")
-    count, rounds = _rounds(session, primer, how)
+    count, rounds = _rounds(session, primer is not None, how)
+    start = partial(Continuation, session, primer)
+    return best_of(start, how, samples=samples, count=count, rounds=rounds, progress=progress)
+
+
+def best_of(
+    start: "Callable[[Sequence[SampleSpec]], Continuation]",
+    how: Settings,
+    *,
+    samples: int,
+    count: int,
+    rounds: int = 1,
+    progress: Progress | None = None,
+) -> list[Generation]:
+    """The best of ``count`` candidates for each sample, as `generate_batch` chooses it."""
     drawn: list[list[Generation]] = [[] for _ in range(samples)]
     for first in range(0, count * rounds, count):
         stuck = [n for n, each in enumerate(drawn) if all(one.report.degenerate for one in each)]
         specs = [SampleSpec(how, n, first + j) for n in stuck for j in range(count)]
-        for one in _drawn(session, primer, specs, progress) if specs else ():
+        for one in _drawn(start(specs), progress) if specs else ():
             drawn[one.report.sample].append(one)
     return [_best(each) for each in drawn]
 
 
-def _rounds(session: Session, primer: object, how: Settings) -> tuple[int, int]:
+def _rounds(session: Session, has_primer: bool, how: Settings) -> tuple[int, int]:
     """How many candidates to draw side by side, and how often at most."""
     said = how.or_else(session.sampling)
     if said.temperature == 0:  # the next would be the same
         return 1, 1
     usual = said.resolved()
-    by_itself = primer is not None and session.tokenizer.has_seam
+    by_itself = has_primer and session.tokenizer.has_seam
     count = usual.candidates if by_itself else said.candidates
     return count or 1, 1 + (usual.resample or 0)
 
@@ -148,13 +163,7 @@ def _ids_of(continuation: "Continuation") -> Generator[int, None, None]:
             yield event_id
 
 
-def _drawn(
-    session: Session,
-    primer: NoteSequence | Sequence[int] | None,
-    specs: Sequence[SampleSpec],
-    progress: Progress | None,
-) -> list[Generation]:
-    continuation = Continuation(session, primer, specs)
+def _drawn(continuation: "Continuation", progress: Progress | None) -> list[Generation]:
     for _ in continuation.ids():
         if progress is not None:
             progress(continuation.done, continuation.settings.asked)
@@ -227,7 +236,7 @@ class Continuation:
             context=self._context,
             first_place=self.primer.first_place,
         )
-        first = torch.tensor([[tokenizer.start, *self.primer.ids]]).expand(len(samples), -1)
+        first = torch.tensor([self._first_ids()]).expand(len(samples), -1)
         with (
             evaluating(self._session.model),
             closing(draw_all(window, samples, first, tokenizer.pad)) as drawn,
@@ -236,6 +245,10 @@ class Continuation:
                 self._reread[number] = window.reread
                 yield number, event_id
         self._elapsed_seconds = time.perf_counter() - started
+
+    def _first_ids(self) -> list[int]:
+        """What is read before the first draw."""
+        return [self._session.tokenizer.start, *self.primer.ids]
 
     def generations(self) -> list[Generation]:
         """The results, once `ids` is exhausted."""
@@ -257,6 +270,12 @@ class Continuation:
         notes = self._motif.followed_by(alone, at=self.primer_seconds)
         return notes, alone.replaced(**notes.score(self.primer_seconds, notes.end_time))
 
+    def _remoteness(self, continuation: NoteSequence) -> float:
+        """By how much the continuation differs from what it joins."""
+        beat = self.primer.seconds_per_beat
+        before = self._session.tokenizer.decode(self.primer.ids, seconds_per_beat=beat)
+        return seam_distance(before, continuation)
+
     def _sample(self, spec: SampleSpec) -> Sample:
         limits = Limits(
             seconds=self.settings.length_seconds,
@@ -275,10 +294,7 @@ class Continuation:
         ids = [*primer.ids, *new]
         notes, continuation = self.result(new)
         broken = broken_rules(continuation)
-        before = self._session.tokenizer.decode(
-            primer.ids, seconds_per_beat=primer.seconds_per_beat
-        )
-        remote = seam_distance(before, continuation)
+        remote = self._remoteness(continuation)
         account = sample.account()
         if self.settings.events is not None:  # what fills the last sixteenth closes it
             account["events"] = self.settings.events

@@ -64,14 +64,20 @@ def part_of(notes: NoteSequence, start: str | None, stop: str | None) -> NoteSeq
     """
     if start is None and stop is None:
         return notes
-    first = 0.0 if start is None else _at_event(seconds_of(start, notes), notes)
-    last = notes.end_time if stop is None else _at_event(seconds_of(stop, notes), notes)
-    if first >= last:
-        raise ConfigError(f"--from is second {first:.2f}, --to {last:.2f}; choose a later --to.")
+    first, last = span_of(notes, start, stop)
     part = notes.sliced(first, last)
     if not len(part):
         raise MidiError(f"no note sounds from {first:.2f} s to {last:.2f} s.")
     return part
+
+
+def span_of(notes: NoteSequence, start: str | None, stop: str | None) -> tuple[float, float]:
+    """The seconds between which `part_of` lies, and its ConfigErrors."""
+    first = 0.0 if start is None else _at_event(seconds_of(start, notes), notes)
+    last = notes.end_time if stop is None else _at_event(seconds_of(stop, notes), notes)
+    if first >= last:
+        raise ConfigError(f"--from is second {first:.2f}, --to {last:.2f}; choose a later --to.")
+    return first, last
 
 
 def _at_event(second: float, notes: NoteSequence) -> float:

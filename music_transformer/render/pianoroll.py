@@ -42,6 +42,7 @@ def plot_pianoroll(
     notes: NoteSequence,
     *,
     primer_end: float | None = None,
+    gap: tuple[float, float] | None = None,
     melody_track: int | None = None,
     title: str | None = None,
     bars: FloatArray | None = None,
@@ -51,6 +52,7 @@ def plot_pianoroll(
     Args:
         notes: any number, none included.
         primer_end: seconds; notes that start before it are the primer's, drawn in its own colour.
+        gap: instead, the seconds between which notes that start there were composed.
         melody_track: instead, the track of a melody that was given; the others accompany it.
         title: printed above, on the left.
         bars: seconds at which bars begin (`midi.bar_lines`); a line each, numbered where they fit.
@@ -60,7 +62,9 @@ def plot_pianoroll(
     """
     figure = new_figure(min(max(0.28 * notes.end_time, 9.0), 26.0), 4.6)
     axes = figure.add_subplot()
-    draw_pianoroll(axes, notes, primer_end=primer_end, melody_track=melody_track, title=title)
+    draw_pianoroll(
+        axes, notes, primer_end=primer_end, gap=gap, melody_track=melody_track, title=title
+    )
     axes.set_xlabel("seconds", color=INK)
     if bars is not None and len(bars):
         draw_bars(axes, bars)
@@ -89,6 +93,7 @@ def draw_pianoroll(
     notes: NoteSequence,
     *,
     primer_end: float | None = None,
+    gap: tuple[float, float] | None = None,
     melody_track: int | None = None,
     title: str | None = None,
     pitches: tuple[int, int] | None = None,
@@ -100,16 +105,18 @@ def draw_pianoroll(
     """
     low, high = pitch_limits(notes) if pitches is None else pitches
     draw_keyboard(axes, low, high)
-    _draw_notes(axes, notes, primer_end, melody_track)
+    composed = (primer_end, math.inf) if gap is None and primer_end is not None else gap
+    _draw_notes(axes, notes, composed, melody_track)
     axes.set_xlim(0, max(notes.end_time, 1.0))
     axes.set_ylim(low - 0.5, high + 0.5)
     if title is not None:
         text = drawable(title)
         axes.set_title(text, loc="left", color=INK, fontsize=11, parse_math=False)
-    if primer_end is not None:
-        axes.axvline(primer_end, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
+    for edge in filter(math.isfinite, composed or ()):
+        axes.axvline(edge, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
     names = ("primer", "continuation") if melody_track is None else ("melody", "accompaniment")
-    _draw_legend(axes, None if primer_end is None and melody_track is None else names)
+    names = names if gap is None else ("kept", "composed")
+    _draw_legend(axes, None if composed is None and melody_track is None else names)
 
 
 def new_figure(
@@ -180,7 +187,10 @@ def style_axes(axes: Axes) -> None:
 
 
 def _draw_notes(
-    axes: Axes, notes: NoteSequence, primer_end: float | None, melody_track: int | None
+    axes: Axes,
+    notes: NoteSequence,
+    composed: tuple[float, float] | None,
+    melody_track: int | None,
 ) -> None:
     """The bars: what the pedal holds behind, the keys in front."""
     from matplotlib.collections import PolyCollection
@@ -190,7 +200,7 @@ def _draw_notes(
     for layer, alpha, linewidths in ((notes.sustained(), 0.35, [0.0]), (notes, 1.0, list(rims))):
         bars = PolyCollection(
             list(rectangles(layer, shortest=notes.end_time / 1000)),
-            facecolors=_colors(layer, primer_end, melody_track),
+            facecolors=_colors(layer, composed, melody_track),
             edgecolors="white",
             linewidths=linewidths,
             alpha=alpha,
@@ -208,16 +218,19 @@ def rectangles(notes: NoteSequence, *, shortest: float) -> np.ndarray:
     return np.stack([x, y], axis=-1)  # (N, 4, 2)
 
 
-def _colors(notes: NoteSequence, primer_end: float | None, melody_track: int | None) -> np.ndarray:
+def _colors(
+    notes: NoteSequence, composed: tuple[float, float] | None, melody_track: int | None
+) -> np.ndarray:
     """(N, 4) colours: the part by the onset or the track, the shade by the velocity."""
     loudness = notes.velocity / 127
-    composed = _shades(CONTINUATION_SHADES)(loudness)
+    new = _shades(CONTINUATION_SHADES)(loudness)
     given = _shades(PRIMER_SHADES)(loudness)
     if melody_track is not None:
-        return np.where((notes.track == melody_track)[:, None], given, composed)
-    if primer_end is None:
+        return np.where((notes.track == melody_track)[:, None], given, new)
+    if composed is None:
         return np.asarray(given)
-    return np.where((notes.start < primer_end)[:, None], given, composed)
+    kept = (notes.start < composed[0]) | (notes.start >= composed[1])
+    return np.where(kept[:, None], given, new)
 
 
 def _shades(ends: tuple[str, str]) -> LinearSegmentedColormap:

@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
+from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.representations.ids import IdArray
+from music_transformer.representations.performance.primer import split_at
 from music_transformer.representations.performance.vocabulary import (
     END,
     N_EVENTS,
+    START,
     TIME_SHIFT,
     VELOCITY,
+    rest,
     time_of,
 )
 
 if TYPE_CHECKING:
     from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 
+EARLIER_EVENTS, LATER_EVENTS, LATER_SECONDS = 512, 384, 20.0  # the most that a model is shown
 LEAST, MOST = 1 / 8, 1 / 2  # of the events of a training window are the later part
 
 
@@ -46,6 +50,33 @@ def with_later_part(
     )
     told = tokenizer.encode_array(moved)[:room]
     return np.concatenate([told, [END], ids]).astype(np.int64), len(told) + 1
+
+
+def window_for(
+    tokenizer: PerformanceTokenizer, notes: NoteSequence, start: float, end: float
+) -> tuple[list[int], list[int]]:
+    """What a model reads before it fills a gap, and the part of it that is the earlier part.
+
+    Args:
+        notes: what is kept, sustained; its notes that sound at `start` stay open to the model.
+        start, end: of the gap, seconds.
+    """
+    step = int(to_steps(start))
+    ids, _ = split_at(tokenizer.encode(notes.selected(notes.start < start)), step)
+    if ids:
+        ids += rest(step - time_of(ids))
+    first = max(0, len(ids) - EARLIER_EVENTS)
+    while 0 < first < len(ids) and not time_of(ids[first - 1 : first]):
+        first += 1
+    earlier = ids[first:]
+    shown = np.array(earlier if first else [START, *ids], dtype=np.int64)
+    later = notes.selected((notes.start >= end) & (notes.start < end + LATER_SECONDS))
+    if not len(later):
+        return shown.tolist(), earlier
+    later = later.replaced(start=later.start - end, end=later.end - end, end_time=None)
+    seconds = (time_of(earlier) + int(to_steps(end)) - step) / STEPS_PER_SECOND
+    window, _ = with_later_part(tokenizer, later, seconds, shown, LATER_EVENTS)
+    return window.tolist(), earlier
 
 
 def gapped(

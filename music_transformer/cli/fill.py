@@ -1,0 +1,92 @@
+"""`music-transformer fill`: what stands before and after a gap is kept, the gap is composed."""
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+
+from music_transformer.cli.options import (
+    add_part_arguments,
+    add_results,
+    add_settings,
+    read_given,
+    result_files,
+    settings_from,
+)
+from music_transformer.cli.output import naming, print_json, say_device, warn, write_results
+from music_transformer.cli.progress import counter
+from music_transformer.sampling import CARE, CHOICE, DRAWN, WISH
+
+DESCRIPTION = (
+    "Compose what begins between --from and --to anew. All other notes of the file are kept as "
+    "they are, note by note, and the first one behind the gap comes on time."
+)
+EPILOG = """\
+examples:
+  music-transformer fill data/motifs/fur_elise_opening.mid --from bar:2 --to bar:4
+  music-transformer fill take.mid --from 12.5 --to 20 --samples 3 --out out/take.mid --wav
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("file", type=Path, metavar="FILE.mid", help="the music with the gap")
+    parser.add_argument(
+        "--checkpoint", default="piano-fill", help="a model's name or folder (default: %(default)s)"
+    )
+    add_results(parser, "where to write (default: out/NAME-filled.mid)")
+    parser.add_argument("--samples", type=int, default=1, help="fillings (default: 1)")
+    add_part_arguments(parser)
+    add_settings(parser, (WISH, DRAWN, CARE, CHOICE))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, read, compose, write; the paths go to stdout."""
+    if args.out is None:
+        args.out = Path("out") / f"{args.file.stem}-filled.mid"
+    settings, files = settings_from(args), result_files(args)
+    begin, stop = args.begin, args.stop
+    args.begin = args.stop = None  # all of the file is read
+    notes = read_given(args.file, args)
+
+    from music_transformer.midi.bars import span_of
+
+    with naming(args.file):
+        start, end = span_of(notes, begin, stop)
+
+    from music_transformer.checkpoint.session import load_checkpoint
+    from music_transformer.generation.filling import fill
+
+    session = load_checkpoint(args.checkpoint, device=args.device)
+    say_device(args.device, session.device)
+    with (
+        naming(args.file),
+        counter("fill", bar_format="{desc}: {percentage:3.0f}%|{bar}|") as progress,
+    ):
+        fillings = fill(
+            session,
+            notes,
+            start=start,
+            end=end,
+            samples=args.samples,
+            progress=progress,
+            settings=settings,
+        )
+    with ExitStack() as stack:  # every file appears, or none does
+        for sample, filling in zip(files, fillings, strict=True):
+            write_results(stack, sample, filling.notes, args, gap=(start, end))
+    for sample, filling in zip(files, fillings, strict=True):
+        for warning in filling.report.warnings:
+            warn(f"{sample['midi']}: {warning}.")
+        if not args.json:
+            for path in sample.values():
+                print(path)
+    if args.json:
+        samples = [
+            {**sample, "report": filling.report.to_dict()}
+            for sample, filling in zip(files, fillings, strict=True)
+        ]
+        gap = {"from": start, "to": end}
+        print_json(
+            {"checkpoint": args.checkpoint, "file": args.file, "gap": gap, "samples": samples}
+        )
+    return 0
