@@ -10,11 +10,10 @@ notes that begin in it are there: which notes sound at the end of the gap is the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
+from music_transformer.representations.base import Representation
 from music_transformer.representations.ids import IdArray
 from music_transformer.representations.performance.primer import split_at
 from music_transformer.representations.performance.vocabulary import (
@@ -27,15 +26,12 @@ from music_transformer.representations.performance.vocabulary import (
     time_of,
 )
 
-if TYPE_CHECKING:
-    from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
-
 EARLIER_EVENTS, LATER_EVENTS, LATER_SECONDS = 512, 384, 20.0  # the most that a model is shown
 LEAST, MOST = 1 / 8, 1 / 2  # of the events of a training window are the later part
 
 
 def with_later_part(
-    tokenizer: PerformanceTokenizer, later: NoteSequence, seconds: float, ids: IdArray, room: int
+    tokenizer: Representation, later: NoteSequence, seconds: float, ids: IdArray, room: int
 ) -> tuple[IdArray, int]:
     """``later part, END, ids``, and how many of them come before the first of `ids`.
 
@@ -53,7 +49,7 @@ def with_later_part(
 
 
 def window_for(
-    tokenizer: PerformanceTokenizer, notes: NoteSequence, start: float, end: float
+    tokenizer: Representation, notes: NoteSequence, start: float, end: float
 ) -> tuple[list[int], list[int]]:
     """What a model reads before it fills a gap, and the part of it that is the earlier part.
 
@@ -80,7 +76,7 @@ def window_for(
 
 
 def gapped(
-    tokenizer: PerformanceTokenizer, crop: IdArray, length: int, random: np.random.Generator
+    tokenizer: Representation, crop: IdArray, length: int, random: np.random.Generator
 ) -> tuple[IdArray, int]:
     """A crop of a piece with its end told first, and how many of the ids are told.
 
