@@ -141,6 +141,8 @@ class Representation(ABC):
 
     Attributes:
         kind: its name in ``config.json`` and ``meta.json``.
+        pad, start, end: the ids of PAD, START and END.
+        crop_step: crops begin, and music ends, at a multiple of so many ids: 1 is anywhere.
         voices: names of the voices of a grid, in the order of its columns; () for other music.
         has_melody: whether a piece is a melody, which the model is given, and events to it.
         keeps_silence: whether the rest before the first note is part of a prepared piece.
@@ -151,6 +153,10 @@ class Representation(ABC):
     """
 
     kind: ClassVar[str]
+    pad: ClassVar[int]
+    start: ClassVar[int]
+    end: ClassVar[int]
+    crop_step: ClassVar[int]
     voices: ClassVar[tuple[str, ...]] = ()
     has_melody: ClassVar[bool] = False
     keeps_silence: ClassVar[bool] = False
@@ -164,21 +170,6 @@ class Representation(ABC):
     def vocab_size(self) -> int:
         """V, the number of ids, PAD, START and END among them."""
 
-    @property
-    @abstractmethod
-    def pad(self) -> int:
-        """The id of PAD."""
-
-    @property
-    @abstractmethod
-    def start(self) -> int:
-        """The id of START."""
-
-    @property
-    @abstractmethod
-    def end(self) -> int:
-        """The id of END."""
-
     @abstractmethod
     def to_config(self) -> dict[str, Any]:
         """What `representation_from_config` needs to make an equal one."""
@@ -190,7 +181,7 @@ class Representation(ABC):
     # Notes and ids
 
     def encode(self, notes: NoteSequence, *, keep_silence: bool = True) -> list[int]:
-        """The canonical ids of the notes; arguments and errors as for `encode_array`."""
+        """`encode_array` as a list."""
         ids: list[int] = self.encode_array(notes, keep_silence=keep_silence).tolist()
         return ids
 
@@ -245,11 +236,6 @@ class Representation(ABC):
 
     # Training and evaluation
 
-    @property
-    @abstractmethod
-    def crop_step(self) -> int:
-        """Crops begin, and music ends, at a multiple of so many ids: 1 is anywhere."""
-
     def crop(self, piece: IdArray, place: int, length: int, factor: float) -> IdArray:
         """At most `length` ids of a piece, START ... END, from `place` on, for training.
 
@@ -259,12 +245,7 @@ class Representation(ABC):
         return piece[place : place + length]
 
     def plain_crop(
-        self,
-        piece: IdArray,
-        place: int,
-        length: int,
-        factor: float,
-        random: np.random.Generator,
+        self, piece: IdArray, place: int, length: int, factor: float, random: np.random.Generator
     ) -> tuple[IdArray, int]:
         """A crop that is a piece of its own and opens as a user's motif does; see `opens_plain`.
 
@@ -274,12 +255,7 @@ class Representation(ABC):
         raise NotImplementedError
 
     def gapped_crop(
-        self,
-        piece: IdArray,
-        place: int,
-        length: int,
-        factor: float,
-        random: np.random.Generator,
+        self, piece: IdArray, place: int, length: int, factor: float, random: np.random.Generator
     ) -> tuple[IdArray, int]:
         """A crop with its later part told before it, to learn in-filling; see `opens_plain`.
 
@@ -366,10 +342,7 @@ class Representation(ABC):
 
     @abstractmethod
     def _read_primer(
-        self,
-        primer: NoteSequence | Sequence[int],
-        last_seconds: float | None,
-        keep_silence: bool,
+        self, primer: NoteSequence | Sequence[int], last_seconds: float | None, keep_silence: bool
     ) -> Primer:
         """`read_primer` of something."""
 

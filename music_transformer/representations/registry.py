@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,10 @@ def register(representation: type[Representation]) -> None:
     Raises:
         TypeError: it leaves a question open that every representation must answer.
     """
-    if inspect.isabstract(representation) or not hasattr(representation, "kind"):
-        missing = sorted(getattr(representation, "__abstractmethods__", ())) or ["kind"]
+    constants = ("kind", "pad", "start", "end", "crop_step")
+    missing = sorted(representation.__abstractmethods__)
+    missing += [name for name in constants if not hasattr(representation, name)]
+    if missing:
         raise TypeError(f"{representation.__name__} does not define {', '.join(missing)}.")
     REPRESENTATIONS[representation.kind] = representation
 

@@ -152,10 +152,16 @@ def session(tmp_path: Path) -> Session:
 def test_a_question_left_open_is_an_error_when_the_kind_is_registered() -> None:
     class Half(Drum):
         kind: ClassVar[str] = "half"
-        crop_step: Any = Representation.crop_step
+        symbols: Any = Representation.symbols
 
-    with pytest.raises(TypeError, match="Half does not define crop_step"):
+    with pytest.raises(TypeError, match="Half does not define symbols"):
         register(Half)
+
+    class Nameless(Representation):
+        pad: ClassVar[int] = 2
+
+    with pytest.raises(TypeError, match=r"Nameless .* kind, start, end, crop_step"):
+        register(Nameless)  # type: ignore[type-abstract]
 
 
 def test_crops_and_augmentation_are_those_of_the_new_kind(data: PreparedData) -> None:

@@ -18,16 +18,7 @@ N_EVENTS = SILENCE + 1  # the pitches and silence
 PAD, START, END = 129, 130, 131
 N_IDS = 132
 
-MIDI_SECONDS_PER_BEAT = 0.5  # what a MIDI file means that names no tempo
 MAX_SIXTEENTHS = 100_000  # five hours at 80 beats a minute
-
-
-def tempo_map(notes: NoteSequence) -> tuple[Floats, Floats]:
-    """Times in seconds, the first of them 0, and the seconds per beat from each on."""
-    times, tempos = notes.tempos.seconds, notes.tempos.seconds_per_quarter
-    if len(times) and times[0] <= 0:
-        return times, tempos
-    return np.append(0.0, times), np.append(MIDI_SECONDS_PER_BEAT, tempos)
 
 
 def to_sixteenths(quarters: ArrayLike) -> Ints:

@@ -51,7 +51,6 @@ from music_transformer.representations.chorale.grid import (
     grid_by_voice,
     held_notes,
     sixteenths,
-    tempo_map,
     to_sixteenths,
     voices_of,
 )
@@ -59,6 +58,8 @@ from music_transformer.representations.ids import IdArray, Ids, Ints, Mask, chec
 from music_transformer.representations.registry import register
 
 VELOCITY = 80
+MIDI_SECONDS_PER_BEAT = 0.5  # what a MIDI file means that names no tempo
+SHORTEST_BEAT_SECONDS = 0.05  # 1200 a minute; a damaged tempo would ask for millions of sixteenths
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,7 @@ class ChoraleTokenizer(Representation):
         return ids
 
     def decode_grid(self, ids: Ids) -> Ints:
-        """The grid (T, 4) of pitches, -1 for silence; PAD, START and END are skipped.
-
-        A last row that is not full is completed with silence.
-        """
+        """The grid (T, 4) of pitches, -1 for silence; a last row is completed with silence."""
         array = check_ids(ids, N_IDS)
         array = array[array <= SILENCE]
         missing = -len(array) % N_VOICES
@@ -114,10 +112,6 @@ class ChoraleTokenizer(Representation):
         order. Otherwise voices follow pitch in every sixteenth: the highest is the soprano, the
         lowest the bass, inner voices stay silent where there are fewer than four; of more than four
         the second from either end are the inner ones.
-
-        Args:
-            notes: in seconds; 120 beats a minute where they have no tempo.
-            keep_silence: keep the silent sixteenths before the first note.
 
         Raises:
             TokenError: no notes, or a length past `MAX_SIXTEENTHS`.
@@ -140,12 +134,10 @@ class ChoraleTokenizer(Representation):
     ) -> NoteSequence:
         """The notes of any sequence of known ids: equal neighbours are one, voice v is track v.
 
-        Args:
-            ids: PAD, START and END are skipped.
-            seconds_per_beat: four sixteenths; rounded to microseconds, which is what MIDI can say.
+        The beat is rounded to microseconds, which is what MIDI can say.
 
         Raises:
-            TokenError: an id outside the vocabulary, named with its position; a beat of no length.
+            TokenError: also for a beat of no length.
         """
         if not 0 < seconds_per_beat < 60:
             raise TokenError(f"seconds_per_beat={seconds_per_beat} is no beat; try 0.75.")
@@ -167,19 +159,19 @@ class ChoraleTokenizer(Representation):
         )
 
     def symbols(self, ids: Ids) -> list[str]:
-        """The name of each id's event, such as ``PITCH 60`` or ``SILENCE``."""
         names = {SILENCE: "SILENCE", PAD: "PAD", START: "START", END: "END"}
         return [names.get(i, f"PITCH {i}") for i in check_ids(ids, N_IDS).tolist()]
 
     def duration_seconds(
         self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
     ) -> float:
-        """How long the rows of the grid last, the last one counted whole."""
         return len(self.decode_grid(ids)) * seconds_per_beat / SIXTEENTHS_PER_BEAT
 
     def seconds_per_beat(self, notes: NoteSequence) -> float:
         """The beat of the notes: the tempo in force the longest; 0.5 s where they have none."""
-        times, tempos = tempo_map(notes)
+        times, tempos = notes.tempos.seconds, notes.tempos.seconds_per_quarter
+        if not len(times) or times[0] > 0:
+            times, tempos = np.append(0.0, times), np.append(MIDI_SECONDS_PER_BEAT, tempos)
         until = np.append(times[1:], max(notes.end_time, float(times[-1])))
         in_force = np.clip(until, None, notes.end_time) - np.clip(times, None, notes.end_time)
         different, which = np.unique(tempos, return_inverse=True)
@@ -187,26 +179,51 @@ class ChoraleTokenizer(Representation):
 
     def note_of_event(self, ids: Ids) -> NoteIndex:
         """The note of each id: every sixteenth of a held note is part of it; silence is of none."""
-        return _note_of_event(check_ids(ids, N_IDS).tolist())
+        onsets: list[tuple[int, int, int, int]] = []
+        owner = [-1] * len(ids)
+        cell = 0
+        sounding = [(SILENCE, -1)] * N_VOICES  # pitch and number by voice
+        for index, pitch in enumerate(check_ids(ids, N_IDS).tolist()):
+            if pitch > SILENCE:
+                continue
+            step, voice = divmod(cell, N_VOICES)
+            cell += 1
+            if pitch == SILENCE:
+                sounding[voice] = (SILENCE, -1)
+            elif sounding[voice][0] != pitch:
+                sounding[voice] = (pitch, len(onsets))
+                onsets.append((step, pitch, voice, index))
+            owner[index] = sounding[voice][1]
+        return note_index(owner, onsets)
 
     def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
-        """The semitones that keep every voice inside its range in training, 0 always."""
-        return transpositions(events, meta["voice_ranges"])
+        """Those that keep every voice inside what it sings in the training split; 0 always."""
+        down, up = -127, 127
+        voices = events.reshape(-1, N_VOICES).T
+        for voice, (low, high) in zip(voices, meta["voice_ranges"], strict=True):
+            pitches = voice[voice < SILENCE]
+            if len(pitches):
+                down = max(down, low - int(pitches.min()))
+                up = min(up, high - int(pitches.max()))
+        if down > up or (down, up) == (-127, 127):  # outside already, or silent
+            return [0]
+        return sorted({0, *range(down, up + 1)})
 
     def transposed(self, ids: IdArray, semitones: int) -> IdArray:
-        """The ids with every pitch moved; silence, PAD, START and END stay."""
         return shift_ids(ids, SILENCE, semitones)
 
     def describe_training(self, pieces: Sequence[IdArray]) -> dict[str, Any]:
-        """The range of each voice."""
-        return {"voice_ranges": voice_ranges(pieces)}
+        """Lowest and highest pitch of each voice; a voice that is silent has 0 and 127."""
+        ranges = []
+        for voice in np.concatenate(pieces).reshape(-1, N_VOICES).T:
+            pitches = voice[voice < SILENCE]
+            ranges.append([int(pitches.min()), int(pitches.max())] if len(pitches) else [0, 127])
+        return {"voice_ranges": ranges}
 
     def evaluation_stride(self, context: int) -> int:
-        """Half a context, so that every cell is predicted from at least as much."""
-        return max(context // 2, 1)
+        return max(context // 2, 1)  # every cell is predicted from at least half a context
 
     def loss_groups(self, place: Ints) -> dict[str, Mask]:
-        """The cells of each voice, and those on the beat and off it."""
         voice, sixteenth = place % N_VOICES, place // N_VOICES % SIXTEENTHS_PER_BEAT
         return {
             **{name: voice == number for number, name in enumerate(VOICE_NAMES)},
@@ -217,19 +234,9 @@ class ChoraleTokenizer(Representation):
         }
 
     def baselines(self, train: Sequence[IdArray], pieces: Sequence[IdArray]) -> dict[str, float]:
-        """Counts of the symbol, of what follows each in its voice, and of that by position."""
         return chorale_baselines(train, pieces)
 
-    def _read_primer(
-        self,
-        primer: NoteSequence | Sequence[int],
-        last_seconds: float | None,
-        keep_silence: bool,
-    ) -> Primer:
-        return read_primer(self, primer, last_seconds, keep_silence)
-
     def grammar(self, primer: Primer, limits: Limits) -> ChoraleGrammar:
-        """Any pitch, or silence, in every voice of every sixteenth."""
         return ChoraleGrammar(N_IDS, primer, limits)
 
     def _split_at(self, ids: list[int], seconds: float) -> tuple[list[int], list[int]]:
@@ -237,106 +244,47 @@ class ChoraleTokenizer(Representation):
         return ids[:cut], ids[cut:]
 
     def to_config(self) -> dict[str, Any]:
-        """What `representation_from_config` needs to make an equal tokenizer."""
         return {"kind": self.kind}
 
+    def _read_primer(
+        self, primer: NoteSequence | Sequence[int], last_seconds: float | None, keep_silence: bool
+    ) -> Primer:
+        """The ids of a primer, whole sixteenths of it where it is cut.
 
-def _note_of_event(ids: list[int]) -> NoteIndex:
-    onsets: list[tuple[int, int, int, int]] = []
-    owner = [-1] * len(ids)
-    cell = 0
-    sounding: list[tuple[int, int]] = [(SILENCE, -1)] * N_VOICES  # pitch and number by voice
-    for index, pitch in enumerate(ids):
-        if pitch > SILENCE:
-            continue
-        step, voice = divmod(cell, N_VOICES)
-        cell += 1
-        if pitch < SILENCE and sounding[voice][0] != pitch:
-            sounding[voice] = (pitch, len(onsets))
-            onsets.append((step, pitch, voice, index))
-        elif pitch == SILENCE:
-            sounding[voice] = (SILENCE, -1)
-        owner[index] = sounding[voice][1]
-    return note_index(owner, onsets)
-
-
-register(ChoraleTokenizer)
-
-
-def voice_ranges(pieces: Sequence[IdArray]) -> list[list[int]]:
-    """Lowest and highest pitch of each voice; a voice that is silent has 0 and 127."""
-    grid = np.concatenate([events.reshape(-1, N_VOICES) for events in pieces])  # (T, 4)
-    ranges = []
-    for voice in grid.T:
-        pitches = voice[voice < SILENCE]
-        ranges.append([int(pitches.min()), int(pitches.max())] if len(pitches) else [0, 127])
-    return ranges
-
-
-def transpositions(events: IdArray, voice_ranges: Sequence[Sequence[int]]) -> list[int]:
-    """The transpositions that keep every voice of a chorale inside its range, 0 always.
-
-    Args:
-        events: (4 T,), without START and END.
-        voice_ranges: lowest and highest pitch of soprano, alto, tenor, bass.
-    """
-    down, up = -127, 127
-    for voice, (low, high) in zip(events.reshape(-1, N_VOICES).T, voice_ranges, strict=True):
-        pitches = voice[voice < SILENCE]
-        if len(pitches):
-            down = max(down, low - int(pitches.min()))
-            up = min(up, high - int(pitches.max()))
-    if down > up or (down, up) == (-127, 127):  # outside already, or silent
-        return [0]
-    return sorted({0, *range(down, up + 1)})
-
-
-SHORTEST_BEAT_SECONDS = 0.05  # 1200 a minute; a damaged tempo would ask for millions of sixteenths
-
-
-def read_primer(
-    tokenizer: ChoraleTokenizer,
-    primer: NoteSequence | Sequence[int],
-    last_seconds: float | None,
-    keep_silence: bool,
-) -> Primer:
-    """The ids of a primer, whole sixteenths of it where it is cut.
-
-    Its first place is the index of its first id in the whole piece, so that a cut does not move the
-    bar line under the step labels.
-    """
-    tempos = Tempos([0.0], [DEFAULT_SECONDS_PER_BEAT])
-    if isinstance(primer, NoteSequence):
-        tempos = primer.tempos
-        _check_beat(tokenizer.seconds_per_beat(primer))
-        ids = tokenizer.encode(primer)
-        check_closing_rest(primer.end_time - float(primer.end.max()))
-        sixteenths = int(to_sixteenths(primer.tempos.quarters(primer.end_time)))
-        ids += [SILENCE] * (sixteenths * N_VOICES - len(ids))
-    else:
-        ids = tokenizer.events_of(primer)
-    end = float(tempos.at_quarters(math.ceil(len(ids) / N_VOICES) / SIXTEENTHS_PER_BEAT))
-    seconds_per_beat = tempos.quarter_at(end)
-    _check_beat(seconds_per_beat)
-    dropped = 0 if keep_silence else _leading_silence(ids)
-    ids = ids[dropped:]
-    in_the_beat = dropped % (N_VOICES * SIXTEENTHS_PER_BEAT)  # an upbeat stays one for the labels
-    first, begin = 0, 0.0
-    if last_seconds is not None:
-        sixteenths = max(1, round(last_seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))
-        first = N_VOICES * max(0, math.ceil(len(ids) / N_VOICES) - sixteenths)
-        if first:
-            quarter = (dropped + first) / N_VOICES / SIXTEENTHS_PER_BEAT
-            begin = float(tempos.at_quarters(quarter))
-        if first and not keep_silence:
-            first += _leading_silence(ids[first:])
-        if first and all(i == SILENCE for i in ids[first:]):
-            raise no_note_in(last_seconds)
-    if not isinstance(primer, NoteSequence):
-        begin = (
-            end - math.ceil(len(ids[first:]) / N_VOICES) * seconds_per_beat / SIXTEENTHS_PER_BEAT
-        )
-    return Primer(ids[first:], in_the_beat + first, seconds_per_beat, begin, end)
+        Its first place is the index of its first id in the whole piece, so that a cut does not move
+        the bar line under the step labels.
+        """
+        tempos = Tempos([0.0], [DEFAULT_SECONDS_PER_BEAT])
+        if isinstance(primer, NoteSequence):
+            tempos = primer.tempos
+            _check_beat(self.seconds_per_beat(primer))
+            ids = self.encode(primer)
+            check_closing_rest(primer.end_time - float(primer.end.max()))
+            sixteenths = int(to_sixteenths(primer.tempos.quarters(primer.end_time)))
+            ids += [SILENCE] * (sixteenths * N_VOICES - len(ids))
+        else:
+            ids = self.events_of(primer)
+        end = float(tempos.at_quarters(math.ceil(len(ids) / N_VOICES) / SIXTEENTHS_PER_BEAT))
+        seconds_per_beat = tempos.quarter_at(end)
+        _check_beat(seconds_per_beat)
+        dropped = 0 if keep_silence else _leading_silence(ids)
+        ids = ids[dropped:]
+        in_the_beat = dropped % (N_VOICES * SIXTEENTHS_PER_BEAT)  # an upbeat stays one
+        first, begin = 0, 0.0
+        if last_seconds is not None:
+            sixteenths = max(1, round(last_seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))
+            first = N_VOICES * max(0, math.ceil(len(ids) / N_VOICES) - sixteenths)
+            if first:
+                quarter = (dropped + first) / N_VOICES / SIXTEENTHS_PER_BEAT
+                begin = float(tempos.at_quarters(quarter))
+            if first and not keep_silence:
+                first += _leading_silence(ids[first:])
+            if first and all(i == SILENCE for i in ids[first:]):
+                raise no_note_in(last_seconds)
+        if not isinstance(primer, NoteSequence):
+            steps = math.ceil(len(ids[first:]) / N_VOICES)
+            begin = end - steps * seconds_per_beat / SIXTEENTHS_PER_BEAT
+        return Primer(ids[first:], in_the_beat + first, seconds_per_beat, begin, end)
 
 
 def _check_beat(seconds: float) -> None:
@@ -351,3 +299,6 @@ def _leading_silence(ids: list[int]) -> int:
     """How many ids are in the whole sixteenths of silence at the front; none if all is silence."""
     sounding = (index for index, event_id in enumerate(ids) if event_id != SILENCE)
     return next(sounding, 0) // N_VOICES * N_VOICES
+
+
+register(ChoraleTokenizer)
