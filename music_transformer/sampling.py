@@ -29,6 +29,7 @@ CALM, BOLD = (0.9, 0.9), (1.1, 0.98)  # temperature, top-p
 LOUDNESS = {"pp": 36, "p": 48, "mp": 60, "mf": 72, "f": 88, "ff": 104}  # mean velocity
 #: Semitones above the tonic; of minor both sevenths.
 SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10, 11)}
+_KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 _LETTERS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 _ACCIDENTALS = {"": 0, "#": 1, "b": -1}
 
@@ -168,16 +169,16 @@ class Sampling:
         """What a JSON object says.
 
         Raises:
-            ConfigError: a key that is unknown, or a value that is no number or out of range.
+            ConfigError: a key that is unknown, or a value of another kind or out of range.
         """
         known = {one.name: one.metadata["kind"] for one in fields(cls)}
         for name, value in values.items():
             if name not in known:
                 raise ConfigError(f"{name!r} is unknown; known are {', '.join(known)}.")
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole and (known[name] is int or not isinstance(value, float)):
-                kind = "whole number" if known[name] is int else "number"
-                raise ConfigError(f"{name}={value!r}; give a {kind}, or leave it out.")
+            kind = known[name]
+            fits = type(value) is kind or (kind is float and type(value) is int)
+            if not fits:
+                raise ConfigError(f"{name}={value!r}; give {_KINDS[kind]}, or leave it out.")
         return cls(**values)
 
 

@@ -171,7 +171,7 @@ def _print(
                 say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
         for warning in generation.report.warnings:
             warn(f"{sample['midi']}: {warning}.")
-        say(f"{sample['midi']}: longest run of notes also in training: {_length(known)}")
+        say(f"{sample['midi']}: {known or 'not compared with the training data (no index of it)'}.")
         if not args.json:
             for path in sample.values():
                 print(path)
@@ -190,12 +190,3 @@ def _print(
                 ],
             }
         )
-
-
-def _length(known: "KnownRun | None") -> str:
-    """The length of a run in words."""
-    if known is None:
-        return "not checked (the checkpoint has no index)"
-    if known.notes == 0:
-        return f"none of {known.shortest} notes or more"
-    return f"{known.notes} notes, {known.start:.1f} to {known.end:.1f} s after the primer"

@@ -12,9 +12,10 @@ successive n-grams on, by chance less than one in a million places. An n-gram is
 index holds neither notes nor their order, and no piece can be read back from it.
 
 What it cannot tell: successive n-grams may come from different places of the training data, so the
-length is an upper bound; runs shorter than ``n + LEAST_HITS`` notes count as none. Scales,
-trills and broken chords are common property: docs/piano.md has the lengths found in performances
-that the model was not trained on, and a continuation is to be read beside these.
+length is an upper bound; runs shorter than ``n + LEAST_HITS`` notes count as none. Scales, trills
+and figures that go round are common property: n-grams of `COMMON_INTERVALS` different sizes or
+fewer count as unknown. docs/piano.md has the lengths found in performances that the model was not
+trained on, and a continuation is to be read beside these.
 
 The file is safetensors: ``bits`` (M,) uint8, bit b of the filter is bit b % 8 (1, 2, 4, ...) of
 byte b // 8; metadata ``format``, ``n``, ``hashes``, ``grams`` and ``data`` (checksum of the
@@ -41,6 +42,7 @@ INDEX_FILE = "memorisation.safetensors"
 FORMAT = "1"
 NGRAM_INTERVALS = 12
 LEAST_HITS = 3
+COMMON_INTERVALS = 2  # a scale has two, a trill one, a chromatic run one
 SIZE_BYTES = 5_000_000
 TOGETHER_SECONDS = 0.02
 
@@ -65,6 +67,17 @@ class KnownRun:
     shortest: int
     start: float = 0.0
     end: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.notes:
+            return (
+                f"no {self.shortest} notes in a row also stand in the training data (scales and "
+                "trills aside)"
+            )
+        return (
+            f"{self.notes} notes in a row, {self.start:.1f} to {self.end:.1f} s after the primer, "
+            "also stand in the training data (in this key or another)"
+        )
 
 
 class MemorisationIndex:
@@ -166,7 +179,8 @@ class MemorisationIndex:
     def longest_run(self, notes: NoteSequence) -> KnownRun:
         """The longest run of notes that also stands in training."""
         order = _order(notes)
-        known = self.known(np.diff(notes.pitch[order]))
+        steps = np.diff(notes.pitch[order])
+        known = self.known(steps) & ~_common(steps, self.n)
         edges = np.flatnonzero(np.diff(np.concatenate([[0], known.astype(np.int8), [0]])))
         first, stop = edges[::2], edges[1::2]
         if not len(first) or (stop - first).max() < LEAST_HITS:
@@ -209,6 +223,15 @@ def _order(notes: NoteSequence) -> IntArray:
     chord = np.concatenate([[0], np.cumsum(apart)])[: len(moment)]  # (N,)
     order: IntArray = by_onset[np.lexsort((notes.pitch[by_onset], chord))]
     return order
+
+
+def _common(steps: IntArray, n: int) -> BoolArray:
+    """(N - n + 1,) whether an n-gram has so few sizes of interval that it is nobody's."""
+    if len(steps) < n:
+        return np.zeros(0, dtype=bool)
+    sizes = np.sort(np.lib.stride_tricks.sliding_window_view(np.abs(steps), n), axis=1)
+    common: BoolArray = (np.diff(sizes, axis=1) > 0).sum(axis=1) < COMMON_INTERVALS
+    return common
 
 
 def _hashes(steps: IntArray, n: int) -> Hashes:

@@ -7,6 +7,7 @@
 | ``GET .../events`` | its channel, server-sent events; closing it stops its takes |
 | ``POST .../primers`` | a MIDI file as it is, or JSON, see below |
 | ``POST .../motifs/NAME`` | a motif of the repository as a primer |
+| ``POST .../models/NAME`` | read the weights, so that the next take begins at once |
 | ``POST .../takes`` | a new take, JSON, see below |
 | ``POST .../kept?title=&primer_seconds=`` | the MIDI file of a take that the browser kept |
 | ``POST .../takes/ID/stop``, ``DELETE .../takes/ID`` | stop it, remove it |
@@ -14,9 +15,8 @@
 | ``GET .../takes/ID/attention?start=&pitch=&track=`` | the attention of a note |
 
 The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
-that of a take ``{"task", "model", "primer", "from", "to", "seconds", "temperature", "top_p",
-"seed"}``; the task is ``"continue"`` or ``"accompany"``, and what of the last three is left out is
-what the model says, or the default.
+that of a take ``{"task", "model", "primer", "from", "to"}`` and fields of `Settings`; the task is
+``"continue"`` or ``"accompany"``, and what is left out is what the model says, or the default.
 
 Whatever a user may cause comes back as ``{"error": one line}`` with a 4xx status.
 """
@@ -44,7 +44,7 @@ from music_transformer.errors import ConfigError, MidiError, MusicTransformerErr
 from music_transformer.midi.bars import bar_lines
 from music_transformer.midi.read import read_midi_bytes
 from music_transformer.notes import NoteSequence
-from music_transformer.sampling import Settings
+from music_transformer.sampling import ASKED_FOR, BOLD, CALM, LOUDNESS, Settings
 from music_transformer.web.guard import Guard
 from music_transformer.web.models import CONTINUE, Model
 from music_transformer.web.studio import (
@@ -68,6 +68,8 @@ IDLE_SECONDS = 15.0
 _SLIDERS = {
     one.name: one.metadata["slider"] for one in fields(Settings) if "slider" in one.metadata
 }
+#: What a take may say of how it is drawn.
+_SAID = (*_SLIDERS, "seed", *ASKED_FOR)
 
 
 def create_app(
@@ -169,6 +171,7 @@ class _Routes:
             Route("/primers", self.add_primer, methods=["POST"]),
             Route("/primers/{primer}.wav", self.primer_sound),
             Route("/motifs/{motif}", self.add_motif, methods=["POST"]),
+            Route("/models/{model}", self.prepare, methods=["POST"]),
             Route("/takes", self.add_take, methods=["POST"]),
             Route("/kept", self.restore_take, methods=["POST"]),
             Route("/takes/{take}.mid", self.take_midi),
@@ -187,6 +190,8 @@ class _Routes:
                 "motifs": list(self._studio.motifs),
                 "sound": self._sound,
                 "sliders": _SLIDERS,
+                "marks": list(LOUDNESS),
+                "moods": {"calm": CALM, "bold": BOLD},
                 "max_bytes": MAX_MIDI_BYTES,
             }
         )
@@ -216,6 +221,11 @@ class _Routes:
         notes = read_midi_bytes(await asyncio.to_thread(path.read_bytes), path.name)
         return JSONResponse(_told(self._studio.add_primer(page, name, notes)))
 
+    async def prepare(self, request: Request) -> Response:
+        self._page(request)
+        await self._studio.prepare(request.path_params["model"])
+        return Response(status_code=204)
+
     async def add_take(self, request: Request) -> Response:
         page = self._page(request)
         asked = await _json(request)
@@ -225,8 +235,7 @@ class _Routes:
             cut = (_number(asked, "from", 0, 1e6, 0.0), _number(asked, "to", 0, 1e6))
             if not cut[0] < cut[1]:
                 raise ConfigError("the part of the motif must end after it begins.")
-        said = {name: asked[name] for name in (*_SLIDERS, "seed") if name in asked}
-        settings = Settings.from_dict(said)
+        settings = Settings.from_dict({name: asked[name] for name in _SAID if name in asked})
         take = self._studio.add_take(
             page,
             model=str(asked.get("model")),

@@ -198,9 +198,7 @@ class Studio:
             ConfigError: the model is not on offer or cannot do this, or there are too many takes.
             MidiError: the part has no notes.
         """
-        if model not in self.models:
-            raise ConfigError(f"no model {model!r} is on offer; reload the page.")
-        if task not in self.models[model].tasks:
+        if task not in self._model(model).tasks:
             able = [one.name for one in self.models.values() if task in one.tasks]
             raise ConfigError(
                 f"{model} cannot {task!s:.20}; choose {' or '.join(able) or 'another'}."
@@ -230,6 +228,20 @@ class Studio:
         page.takes[take.id] = take
         self._composer.add(take)
         return take
+
+    async def prepare(self, model: str) -> None:
+        """Read the weights of a model that will be wanted soon.
+
+        Raises:
+            ConfigError: it is not on offer.
+            CheckpointError: it is damaged.
+        """
+        await asyncio.wrap_future(self._composer.ask(self._model(model), lambda session: None))
+
+    def _model(self, name: str) -> Model:
+        if name not in self.models:
+            raise ConfigError(f"no model {name!r} is on offer; reload the page.")
+        return self.models[name]
 
     def restore_take(
         self, page: Page, title: str, notes: NoteSequence, primer_seconds: float

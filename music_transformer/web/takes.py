@@ -27,6 +27,7 @@ from typing import Any
 
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import MusicTransformerError
+from music_transformer.evaluation.memorisation import find_index
 from music_transformer.generation.accompaniment import DEFAULT_CANDIDATES, accompany
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
@@ -39,6 +40,8 @@ from music_transformer.web.models import CONTINUE, Model, Shelf
 
 #: How often the page hears of new notes.
 TELL_SECONDS = 0.1
+#: The first events are told one by one: who plays live waits for the first note.
+FIRST_EVENTS = 8
 #: How long one take may keep the thread that all takes share.
 BUDGET_SECONDS = 900.0
 
@@ -69,6 +72,7 @@ class Take:
         task: what is done with the primer, `models.CONTINUE` or `models.ACCOMPANY`.
         ids: the events so far, those of the primer first; none of an accompaniment.
         bars: seconds at which bars begin, as far as the metre is known.
+        distance: from the primer, see `seam_distance`; once it is done, if it can be told.
         notes: what they decode to, once the take is done or stopped.
     """
 
@@ -88,6 +92,7 @@ class Take:
     elapsed_seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
     bars: list[float] = field(default_factory=list)
+    distance: float | None = None
     read: Primer = field(default_factory=lambda: Primer([]))
     _continuation: Continuation | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -115,6 +120,7 @@ class Take:
             "elapsed_seconds": round(self.elapsed_seconds, 2),
             "warnings": self.warnings,
             "bars": self.bars,
+            "distance": self.distance,
         }
 
     def snapshot(self) -> Iterator[dict[str, Any]]:
@@ -161,7 +167,8 @@ class Take:
                 if now - started > BUDGET_SECONDS:
                     used_up = [f"ended after {BUDGET_SECONDS:g} s of composing"]
                     break
-                if now - told >= TELL_SECONDS:
+                first = len(self.ids) - len(self.read.ids) <= FIRST_EVENTS
+                if first or now - told >= TELL_SECONDS:
                     told, self.elapsed_seconds = now, now - started
                     self._tell_notes(self.decoded())
                 between()
@@ -170,7 +177,11 @@ class Take:
         if used_up:
             self.warnings = used_up + self.warnings
         elif not self.is_stopped:
-            self.warnings = list(continuation.generations()[0].report.warnings)
+            [made] = continuation.generations()
+            self.distance = made.report.seam_distance
+            index = find_index(session.path)
+            run = None if index is None else index.longest_run(made.continuation)
+            self.warnings = [*made.report.warnings, *([str(run)] if run and run.notes else [])]
         self.move_to(STOPPED if self.is_stopped else DONE)
 
     def keep(self, notes: NoteSequence, warnings: Sequence[str] = ()) -> None:

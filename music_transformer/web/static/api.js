@@ -59,6 +59,8 @@ export async function midiOf(id) {
 export const uploadNotes = (notes) => send(`${base}/primers`, { title: "played", notes });
 export const takeAsPrimer = (take) => send(`${base}/primers`, { take });
 export const chooseMotif = (name) => request(`${base}/motifs/${name}`, { method: "POST" });
+export const prepareModel = (name) =>
+  request(`${base}/models/${encodeURIComponent(name)}`, { method: "POST" });
 export const addTake = (settings) => send(`${base}/takes`, settings);
 export const stopTake = (id) => request(`${base}/takes/${id}/stop`, { method: "POST" });
 export const removeTake = (id) => request(`${base}/takes/${id}`, { method: "DELETE" });

@@ -1,6 +1,7 @@
 // Question and answer: who plays a phrase and pauses is answered, in the phrase's own pace and key as
 // far as the model keeps them, while the answer is still being composed. Also a metronome.
 
+import { player } from "./player.js";
 import { Recorder } from "./recorder.js";
 import { audioContext, strike } from "./synth.js";
 
@@ -15,21 +16,24 @@ export class Live {
   #asked = 0;
 
   /**
-   * @param {(rows, seconds) => Promise<Card>} answerTo has a take made of the phrase
+   * @param {{prepare: () => Promise, answer: (rows, seconds) => Promise<Card>}} model reads its weights;
+   *   has a take made of a phrase
    * @param {(text) => void} say
    */
-  constructor(answerTo, say) {
-    this.answerTo = answerTo;
+  constructor(model, say) {
+    this.model = model;
     this.say = say;
     this.on = false;
   }
 
-  toggle() {
+  async toggle() {
     this.on = !this.on;
     this.#phrase = null;
     clearTimeout(this.#timer);
     if (!this.on) this.#silence();
-    this.say(this.on ? "Live: play a phrase and pause; the answer comes by itself." : "");
+    this.say(this.on ? "Live: reading the model…" : "");
+    const failed = this.on && (await this.model.prepare().then(() => null, (error) => error.message));
+    if (this.on) this.say(failed ?? "Live: play a phrase and pause; the answer comes by itself.");
   }
 
   down(pitch, velocity) {
@@ -53,7 +57,7 @@ export class Live {
     this.#phrase = null;
     this.say("Listening is over; the answer…");
     try {
-      const card = await this.answerTo(phrase.rows, phrase.seconds);
+      const card = await this.model.answer(phrase.rows, phrase.seconds);
       if (asked !== this.#asked || !this.on || this.#phrase) card.stop(); // played on meanwhile
       else this.#answer = play(card, () => this.say(`Answered ${((performance.now() - paused) / 1000).toFixed(1)} s after the pause.`));
     } catch (error) {
@@ -90,7 +94,10 @@ function play(card, onFirst) {
         sounding.set(key, null);
       }
     }
-    if (!card.running && now > card.length + 1) clearInterval(timer);
+    if (card.running || now <= card.length + 1) return;
+    if (!player.loop) return clearInterval(timer);
+    zero += now - card.seam; // once more from the seam
+    sounding.clear();
   };
   const timer = setInterval(tick, TICK_MS);
   return {

@@ -1,15 +1,14 @@
 // The takes: one card for each, all on the same scale of seconds and pitches.
 
 import * as api from "./api.js";
-import { clock, keyOf, noteOf, pitchName } from "./notes.js";
+import { Attention } from "./attention.js";
+import { clock, noteOf } from "./notes.js";
 import { player } from "./player.js";
 import { Roll, pitchRange } from "./roll.js";
+import { described } from "./settings.js";
 import { dropTake, keepTake, keptTakes } from "./shelf.js";
 
 const RUNNING = new Set(["queued", "loading", "composing"]);
-const HEAD_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7b4fc9", "#b03a5b"];
-const MOST_ARCS = 60;
-const LINGER_MS = 150; // so long on a note before the model is asked: arrow keys pass over many
 
 export class Takes {
   constructor(list, { sound, onMotif, onMore, onError, onChange }) {
@@ -49,10 +48,6 @@ export class Takes {
   get running() { return [...this.cards.values()].filter((card) => RUNNING.has(card.state)).length; }
   get size() { return this.cards.size; }
 
-  stopAll() {
-    for (const card of this.cards.values()) if (RUNNING.has(card.state)) card.stop();
-  }
-
   remove(card) {
     player.forget(card.source);
     if (card.kept.midi) {
@@ -86,6 +81,16 @@ export class Takes {
     }
   }
 
+  /** Of the takes that differ only in their seeds, say which is closest to the motif. */
+  compare() {
+    const cards = [...this.cards.values()].filter(({ distance }) => distance != null);
+    for (const card of cards) {
+      const alike = cards.filter(({ wanted }) => wanted === card.wanted);
+      const least = Math.min(...alike.map(({ distance }) => distance));
+      card.$(".closest").hidden = alike.length < 2 || card.distance > least;
+    }
+  }
+
   rescale() {
     const cards = [...this.cards.values()];
     const range = pitchRange(cards.flatMap((card) => [...card.roll.notes.values()]));
@@ -101,6 +106,7 @@ class Card {
     this.number = number;
     this.asked = asked; // the settings
     this.kept = kept; // as in shelf.js; without midi until it is finished
+    this.wanted = JSON.stringify({ ...asked, seed: null });
     this.restored = Boolean(kept.midi);
     this.state = "queued";
     this.primerSeconds = 0;
@@ -109,8 +115,7 @@ class Card {
     this.element = fragment.firstElementChild;
     this.$ = (selector) => this.element.querySelector(selector);
     this.$("h3").textContent = `Take ${number}`;
-    this.$(".about").textContent =
-      `${asked.task === "accompany" ? "accompanied by " : ""}${asked.model} · seed ${asked.seed} · temp. ${asked.temperature} · p ${asked.top_p}`;
+    this.$(".about").textContent = described(asked);
     this.$(".remove").setAttribute("aria-label", `Remove take ${number}`);
     this.$(".play-button").setAttribute("aria-label", `Play take ${number}`);
     this.$(".stop").setAttribute("aria-label", `Stop take ${number}`);
@@ -118,13 +123,15 @@ class Card {
     this.$(".midi").href = api.fileOf("takes", id, "mid");
     this.$(".wav").href = api.fileOf("takes", id, "wav");
     this.$(".wav").hidden = !takes.sound;
+    const explained = !this.restored && asked.task !== "accompany"; // by the events, which the server has
     this.roll = new Roll(this.$(".roll"), {
       label: `Take ${number}; left and right arrows move from note to note`,
-      onNote: this.restored || asked.task === "accompany" ? null : (note) => this.select(note),
+      onNote: explained ? (note) => this.attention.select(note) : null,
       onSeek: (seconds) => {
         if (!this.$(".play-button").disabled) player.seek(this.source, Math.min(seconds, this.length));
       },
     });
+    this.attention = new Attention(this);
     const card = this;
     this.source = {
       get start() { return card.seam; },
@@ -136,23 +143,17 @@ class Card {
     };
     this.$(".play-button").onclick = () => player.toggle(this.source);
     this.$(".seam").onclick = () => player.play(this.source, this.seam);
-    this.$(".ask").onclick = () => this.#askOnClick(!this.roll.asking);
     this.$(".stop").onclick = () => this.stop();
     this.$(".remove").onclick = () => this.remove();
     this.$(".again").onclick = () => takes.onMotif(id);
     this.$(".more").onclick = () => takes.onMore(this);
     this.$(".more").hidden = this.restored && asked.task === "accompany";
-    this.$(".ask").hidden = this.restored || asked.task === "accompany";
+    this.$(".ask").hidden = !explained;
     this.$(".star").setAttribute("aria-label", `Star take ${number}`);
     this.$(".star").setAttribute("aria-pressed", Boolean(kept.starred));
     this.$(".star").onclick = () => this.#star();
     this.$(".midi").ondragstart = ({ dataTransfer }) =>
       dataTransfer.setData("DownloadURL", `audio/midi:${kept.title}.mid:${this.$(".midi").href}`);
-    this.$(".hide").onclick = () => this.unselect();
-    this.$(".layer").onchange = () => this.#drawAttention();
-    this.element.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.unselect();
-    });
     this.#showState({});
   }
 
@@ -173,11 +174,13 @@ class Card {
       this.primerSeconds = message.primer_seconds;
       this.seconds = message.seconds;
       this.bars = message.bars;
+      this.distance = message.distance;
       const accompanied = this.asked.task === "accompany";
       this.roll.show(accompanied ? { primerEnd: 0, melody: 0 } : { primerEnd: message.primer_seconds });
       this.takes.rescale();
     }
     this.#showState(message);
+    this.takes.compare();
   }
 
   get running() { return RUNNING.has(this.state); }
@@ -258,112 +261,4 @@ class Card {
     line.classList.toggle("error", this.state === "failed");
     line.hidden = false;
   }
-
-  // What the model listened to
-
-  async select(note) {
-    const key = keyOf(note);
-    this.roll.show({ selected: key, arcs: [] });
-    this.heard = null;
-    this.$(".attention").hidden = false;
-    this.$(".attention .bar").hidden = true;
-    this.#read(`${pitchName(note.pitch)} at ${note.start.toFixed(1)} s: asking the model…`);
-    await new Promise((resolve) => setTimeout(resolve, LINGER_MS));
-    if (this.roll.selected !== key) return;
-    let heard;
-    try {
-      heard = await api.attention(this.id, note);
-    } catch (error) {
-      if (this.roll.selected === key) this.#read(error.message);
-      return;
-    }
-    if (this.roll.selected !== key) return; // another was clicked meanwhile
-    this.heard = heard;
-    this.#controls(heard);
-    this.$(".attention .bar").hidden = false;
-    this.#drawAttention();
-  }
-
-  unselect() {
-    this.roll.show({ selected: null, arcs: [] });
-    this.$(".attention").hidden = true;
-    this.#askOnClick(false);
-  }
-
-  /** Whether a click on a note asks what the model listened to, instead of moving the playhead. */
-  #askOnClick(on) {
-    this.roll.asking = on;
-    this.$(".ask").setAttribute("aria-pressed", on);
-  }
-
-  #controls({ layers, heads }) {
-    const layer = this.$(".layer");
-    if (layer.options.length !== layers + 1) {
-      layer.replaceChildren(new Option("all", "all"));
-      for (let i = 0; i < layers; i++) layer.add(new Option(String(i + 1), String(i)));
-    }
-    const box = this.$(".heads");
-    if (box.children.length === heads) return;
-    box.replaceChildren();
-    for (let head = 0; head < heads; head++) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.setAttribute("aria-pressed", "true");
-      button.setAttribute("aria-label", `Head ${head + 1}`);
-      button.style.setProperty("--head", HEAD_COLORS[head % HEAD_COLORS.length]);
-      button.append(document.createElement("i"), String(head + 1));
-      button.onclick = () => {
-        button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") !== "true");
-        this.#drawAttention();
-      };
-      box.append(button);
-    }
-  }
-
-  #drawAttention() {
-    if (!this.heard) return;
-    const { layers, notes, weights } = this.heard;
-    const layer = this.$(".layer").value;
-    const on = [...this.$(".heads").children].map((button) => button.getAttribute("aria-pressed") === "true");
-    const heads = on.filter(Boolean).length || 1;
-    const share = layer === "all" ? 1 / layers : 1;
-    const arcs = new Map(), sums = new Map();
-    for (const [which, head, row, weight] of weights) {
-      if ((layer !== "all" && which !== Number(layer)) || !on[head]) continue;
-      const key = `${head}/${row}`;
-      arcs.set(key, { head, row, weight: (arcs.get(key)?.weight ?? 0) + weight * share });
-      sums.set(row, (sums.get(row) ?? 0) + (weight * share) / heads);
-    }
-    const noteAt = (row) => {
-      const [start, pitch, track] = notes[row];
-      return this.#find(start, pitch, track) ?? { start, end: start, pitch, track };
-    };
-    const strongest = [...arcs.values()].sort((a, b) => b.weight - a.weight).slice(0, MOST_ARCS);
-    this.roll.show({
-      arcs: strongest.map(({ head, row, weight }) => ({
-        note: noteAt(row), weight, color: HEAD_COLORS[head % HEAD_COLORS.length],
-      })),
-    });
-    const note = this.roll.notes.get(this.roll.selected);
-    const told = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([row, weight]) => {
-      const { pitch, start } = noteAt(row);
-      return `${pitchName(pitch)} at ${start.toFixed(1)} s (${Math.round(100 * weight)} %)`;
-    });
-    const name = `${pitchName(note.pitch)} at ${note.start.toFixed(1)} s`;
-    const given = note.start < this.primerSeconds - 1e-4;
-    this.#read(
-      told.length
-        ? `${name}: ${given ? "to expect it, the model listens" : "to write it, the model listened"} most to ${told.join(", ")}.`
-        : `${name}: nothing before it stands out.`,
-    );
-  }
-
-  #find(start, pitch, track) {
-    for (const note of this.roll.notes.values()) {
-      if (note.pitch === pitch && note.track === track && Math.abs(note.start - start) < 0.002) return note;
-    }
-    return null;
-  }
-
-  #read(text) { this.$(".reading").textContent = text; }
 }
