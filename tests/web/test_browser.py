@@ -7,6 +7,7 @@ Skipped where there is no Chromium or no selenium; with MUSIC_TRANSFORMER_BROWSE
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,12 @@ from typing import Any
 
 import pytest
 
+from music_transformer.generation.continuation import Continuation
+from music_transformer.generation.loop import NumberedIds
 from music_transformer.midi import read_midi
+from music_transformer.midi.read import read_midi_bytes
+from music_transformer.sampling import BOLD
+from music_transformer.web.takes import Take
 from tests.web.conftest import Client
 
 TIMEOUT_SECONDS = 60
@@ -104,6 +110,16 @@ class Page:
 
     def notes(self, selector: str = "#motif-roll") -> int:
         return int(self.one(selector).get_attribute("data-notes") or 0)
+
+    def unfold(self) -> None:
+        self.browser.execute_script(
+            "for (const folded of document.querySelectorAll('details')) folded.open = true"
+        )
+
+    def takes(self) -> list[Take]:
+        """What the server has of the takes of this page."""
+        pages = self.client.app.state.studio._pages
+        return list(pages[list(pages)[-1]].takes.values())
 
     def states(self) -> list[str]:
         return [str(take.get_attribute("data-state")) for take in self.all(".take")]
@@ -272,26 +288,115 @@ def test_notes_are_played_with_the_mouse_and_with_the_keys(page: Page) -> None:
     page.wait(lambda: page.states() == ["done"])
 
 
-def test_a_phrase_on_a_midi_keyboard_is_answered(page: Page) -> None:
-    fake = (
-        "const input = {name: 'fake keys'}; window.fake = input;"
+def _plug_in(page: Page) -> None:
+    """Connect a MIDI keyboard that `play` plays on, and write down what sounds, in order."""
+    page.browser.execute_script(
+        "const input = {name: 'fake keys'}; window.heard = [];"
         "navigator.requestMIDIAccess = async () => ({inputs: new Map([['1', input]])});"
         "window.send = (...data) => input.onmidimessage({data});"
+        "const ramp = AudioParam.prototype.linearRampToValueAtTime;"
+        "AudioParam.prototype.linearRampToValueAtTime = function (...all) {"
+        "  heard.push(document.querySelector('.take:last-child')?.dataset.state ?? 'nothing');"
+        "  return ramp.apply(this, all); };"
     )
-    page.browser.execute_script(fake)
     page.click("#midi-in")
     page.wait(lambda: "fake keys" in page.one("#midi-in").text)
-    page.click("#live")
-    for pitch in (60, 64, 67):
+
+
+def _play(page: Page, *pitches: int) -> None:
+    for pitch in pitches:
         page.browser.execute_script("send(0x90, arguments[0], 80)", pitch)
         time.sleep(0.1)
         page.browser.execute_script("send(0x80, arguments[0], 0)", pitch)
-    page.wait(lambda: page.one("#live-about").text.startswith("Answered"))
-    page.browser.execute_script(
-        "send(0x90, 72, 80); send(0x80, 72, 0)"
-    )  # playing on ends the answer
+
+
+def _heard(page: Page) -> list[str]:
+    """The state of the last take at every note that sounded."""
+    return list(page.browser.execute_script("return heard"))
+
+
+def test_a_phrase_is_answered_while_the_answer_is_composed(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sounding, composed = threading.Event(), Continuation.ids
+
+    def held(self: Continuation) -> NumberedIds:
+        """Compose, but after some events wait until the page has sounded."""
+        for count, numbered in enumerate(composed(self)):
+            if count == 30:
+                sounding.wait(TIMEOUT_SECONDS)
+            yield numbered
+
+    monkeypatch.setattr(Continuation, "ids", held)
+    _plug_in(page)
     page.click("#live")
-    page.wait(lambda: set(page.states()) <= {"done", "stopped"})
+    page.wait(lambda: "play a phrase" in page.one("#live-about").text)  # the weights are read
+    _play(page, 60, 64, 67)
+    page.wait(lambda: page.one("#live-about").text.startswith("Answered"))
+    assert _heard(page)[:4] == ["nothing", "nothing", "nothing", "composing"]
+    assert page.states() == ["composing"]
+    sounding.set()
+    page.wait(lambda: page.states() == ["done"])
+    [take] = page.takes()
+    assert (take.settings.key, take.settings.seconds) == ("motif", 5)
+
+
+def test_in_live_the_answer_can_loop_and_a_metronome_ticks(page: Page) -> None:
+    _plug_in(page)
+    page.set("beats", 240)
+    page.click("#metronome")
+    page.wait(lambda: len(_heard(page)) > 4)
+    page.click("#metronome")
+    page.click("#loop")
+    page.click("#live")
+    page.wait(lambda: "play a phrase" in page.one("#live-about").text)
+    _play(page, 60, 64, 67)
+    page.wait(lambda: page.states() == ["done"])
+    once = page.notes(".take .roll")
+    page.wait(lambda: _heard(page).count("done") > once)  # it came round again
+    _play(page, 72)  # playing on ends it
+    ended = len(_heard(page))
+    page.click("#live")
+    time.sleep(0.5)
+    assert len(_heard(page)) == ended
+
+
+def test_a_take_is_dragged_out_as_midi(page: Page, motifs: Path) -> None:
+    page.upload(motifs / "c_major_scale.mid")
+    page.wait(lambda: page.notes() == 8)
+    page.continue_motif(5)
+    page.wait(lambda: page.states() == ["done"])
+    kind, name, url = page.browser.execute_script(
+        "const event = new DragEvent('dragstart', {dataTransfer: new DataTransfer()});"
+        "document.querySelector('.take .midi').dispatchEvent(event);"
+        "const dragged = event.dataTransfer.getData('DownloadURL');"
+        "return dragged.match(/^([^:]*):([^:]*):(.*)$/).slice(1)"
+    )
+    assert (kind, name) == ("audio/midi", "c_major_scale-seed-0.mid")
+    status, data, _ = page.client.ask("GET", url.removeprefix(page.client.url.rstrip("/")))
+    assert status == 200
+    assert len(read_midi_bytes(data, name)) == page.notes(".take .roll")
+
+
+def test_a_musician_asks_in_words(page: Page, motifs: Path) -> None:
+    page.upload(motifs / "fur_elise_opening.mid")
+    page.wait(lambda: page.notes() == 53)
+    page.click("#wishes summary")
+    asked = {"key": "F# minor", "low": "C3", "high": "C6", "pace": "0.5", "loudness": "pp"}
+    for name, value in {**asked, "voices": "2", "mood": "bold"}.items():
+        page.set(name, value)
+    page.continue_motif(5, count=2)
+    page.wait(lambda: page.states() == ["done", "done"])
+    for take in page.takes():
+        assert {name: str(getattr(take.settings, name)) for name in asked} == asked
+        assert (take.settings.voices, take.settings.temperature) == (2, BOLD[0])
+    assert "bold · F♯ minor · C3 to C6 · pace × 0.5 · loudness pp · 2 voices" in page.one(".take .about").text
+    assert len(page.all(".closest:not([hidden])")) == 1
+    page.set("low", "C7")
+    page.click("#go")  # what cannot be is refused before composing
+    page.wait(lambda: "above" in page.one("#compose-error").text)
+    page.set("model", "bach")  # which has no such wishes
+    assert not page.one("#wishes").is_displayed()
 
 
 def test_a_note_shows_what_the_model_listened_to(page: Page, motifs: Path) -> None:
@@ -338,8 +443,9 @@ def test_the_tab_key_reaches_everything_and_everything_has_a_name(page: Page) ->
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
 
+    page.unfold()
     reached = []
-    for _ in range(40):
+    for _ in range(50):
         ActionChains(page.browser).send_keys(Keys.TAB).perform()
         reached.append(page.browser.execute_script("return document.activeElement.id"))
     wanted = [
@@ -349,6 +455,7 @@ def test_the_tab_key_reaches_everything_and_everything_has_a_name(page: Page) ->
         "task",
         "model",
         "seconds",
+        *("mood", "key", "low", "high", "pace", "loudness", "voices"),
         "temperature",
         "top-p",
         "seed",
@@ -361,8 +468,10 @@ def test_a_model_brings_its_own_settings(page: Page) -> None:
     def shown() -> list[str]:
         return [str(page.one(f"#{name}").get_attribute("value")) for name in SLIDERS]
 
+    page.unfold()
     assert shown() == ["1", "0.95"]
     page.set("temperature", 0.7)
+    assert page.one("#mood").get_attribute("value") == "own"
     page.set("model", "bach")
     page.wait(lambda: shown() == ["1.07", "1"])
     assert [page.one(f"#{name}-value").text for name in SLIDERS] == ["1.07", "1.00"]

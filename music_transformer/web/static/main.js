@@ -19,7 +19,8 @@ wireInstrument(motif, {
   async answer(rows, seconds) {
     const { id } = await api.uploadNotes(rows);
     const length = Math.round(Math.min(Math.max(seconds, LIVE_SECONDS[0]), LIVE_SECONDS[1]));
-    return ask({ ...settings.asked, task: "continue", primer: id, from: null, to: null, seconds: length }, 1);
+    const phrase = { task: "continue", primer: id, from: null, to: null, seconds: length };
+    return ask({ ...settings.inKey, ...settings.asked, ...phrase }, 1);
   },
 });
 

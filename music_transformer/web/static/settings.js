@@ -62,12 +62,17 @@ export class Settings {
       temperature: Number($("temperature").value),
       top_p: Number($("top-p").value),
       closeness: Number($("closeness").value),
+      mood: $("mood").value, // for the page itself
     };
-    if ($("wishes").hidden) return asked;
+    if (!this.#wishes) return asked;
     for (const name of TEXTS) if ($(name).value) asked[name] = $(name).value.trim();
     for (const name of NUMBERS) if ($(name).value) asked[name] = Number($(name).value);
     return asked;
   }
+
+  /** The wish to stay in the key of what was played, for a model that takes wishes. */
+  get inKey() { return this.#wishes ? { key: "motif" } : {}; }
+  get #wishes() { return this.#model?.kind === "performance" && $("task").value === "continue"; }
 
   get seed() { return Math.max(0, Math.floor(Number($("seed").value)) || 0); }
   set seed(seed) { $("seed").value = seed; }
@@ -77,10 +82,11 @@ export class Settings {
   show() {
     const task = $("task").value, model = this.#model;
     for (const [name, decimals] of Object.entries(SLIDERS)) {
-      $(`${field(name).id}-value`).textContent = Number(field(name).value).toFixed(decimals);
+      const unit = name === "seconds" ? " s" : "";
+      $(`${field(name).id}-value`).textContent = Number(field(name).value).toFixed(decimals) + unit;
     }
     $("length").hidden = task === "accompany";
-    $("wishes").hidden = model?.kind !== "performance" || task !== "continue";
+    $("wishes").hidden = !this.#wishes;
     $("model-hint").textContent = HINTS[model?.kind] ?? "";
     $("go").textContent = GO[task](this.motif.id);
     $("go").disabled = !model || this.motif.recording !== null || (task !== "continue" && !this.motif.id);
@@ -121,16 +127,15 @@ export function described(asked) {
     asked.key && (asked.key === "motif" ? "in the motif's key" : pretty(asked.key)),
     (asked.low || asked.high) && `${asked.low ?? "…"} to ${asked.high ?? "…"}`,
     asked.pace && `pace × ${asked.pace}`,
-    asked.loudness,
+    asked.loudness && `loudness ${asked.loudness}`,
     asked.voices && `${asked.voices} ${asked.voices === 1 ? "voice" : "voices"}`,
   ];
   return [
     `${asked.task === "accompany" ? "accompanied by " : ""}${asked.model}`,
     `seed ${asked.seed}`,
-    `temp. ${asked.temperature}`,
-    `p ${asked.top_p}`,
-    ...wishes.filter(Boolean),
-  ].join(" · ");
+    { usual: "", calm: "calm", bold: "bold" }[asked.mood] ?? `temperature ${asked.temperature} · top-p ${asked.top_p}`,
+    ...wishes,
+  ].filter(Boolean).join(" · ");
 }
 
 function slideTo(slider, value) {
