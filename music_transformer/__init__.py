@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from music_transformer import positions
     from music_transformer.checkpoint import load_checkpoint
     from music_transformer.errors import MusicTransformerError
-    from music_transformer.generation import accompany, fill, generate, stream
+    from music_transformer.generation import accompany, fill, generate, stream, stream_notes
     from music_transformer.midi import read_midi, write_midi
     from music_transformer.model import (
         AccompanimentConfig,
@@ -46,6 +46,7 @@ __all__ = [
     "positions",
     "read_midi",
     "stream",
+    "stream_notes",
     "train",
     "write_midi",
 ]
@@ -67,6 +68,7 @@ _ROOM_OF = {
     "load_checkpoint": "checkpoint",
     "read_midi": "midi",
     "stream": "generation",
+    "stream_notes": "generation",
     "train": "training",
     "write_midi": "midi",
 }

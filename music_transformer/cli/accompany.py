@@ -127,7 +127,7 @@ def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[bool, lis
             candidates=_candidates(args, by_piano),
             keep_key=args.keep_key,
             settings=settings,
-            progress=progress,
+            on_progress=progress,
         )
 
 

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
             start=start,
             end=end,
             samples=args.samples,
-            progress=progress,
+            on_progress=progress,
             settings=settings,
         )
     with ExitStack() as stack:  # every file appears, or none does

@@ -134,7 +134,7 @@ def _generate(
             session,
             primer,
             samples=1 if args.show_all else args.samples,
-            progress=progress,
+            on_progress=progress,
             settings=settings,
         )
     if args.show_all:

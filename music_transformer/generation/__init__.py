@@ -6,6 +6,7 @@ from music_transformer.generation.continuation import (
     generate,
     generate_batch,
     stream,
+    stream_notes,
 )
 from music_transformer.generation.degeneration import broken_rules, degeneracies
 from music_transformer.generation.filling import fill
@@ -24,4 +25,5 @@ __all__ = [
     "generate",
     "generate_batch",
     "stream",
+    "stream_notes",
 ]

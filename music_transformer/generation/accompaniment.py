@@ -52,7 +52,7 @@ def accompany(
     *,
     candidates: int = DEFAULT_CANDIDATES,
     keep_key: bool = False,
-    progress: Progress | None = None,
+    on_progress: Progress | None = None,
     **settings: Any,
 ) -> list[Accompaniment]:
     """Candidates of what goes with the melody, the likeliest first: voices, or a piano.
@@ -63,7 +63,7 @@ def accompany(
         candidates: how many to draw; candidate i has generator (seed, i).
         keep_key: read the melody where it is, even outside the soprano's range. Chorales only; a
             piano always does.
-        progress: called after every event with how much is done and how much there is.
+        on_progress: called after every event with how much is done and how much there is.
         settings: as in `generate`, but for the length, which is the melody's; `keep_silence`
             composes during the silence before the melody too.
 
@@ -87,7 +87,7 @@ def accompany(
         if getattr(how, name) is not None:
             raise ConfigError(f"{name}: an accompaniment is as long as its melody; leave it out.")
     specs = [SampleSpec(how, number) for number in range(candidates)]
-    results = tasks[kind](session, melody, specs, keep_key, progress or _silently)
+    results = tasks[kind](session, melody, specs, keep_key, on_progress or _silently)
     names = session.tokenizer.accompanied
     return [
         Accompaniment(notes.replaced(track_names=names), ids, report)

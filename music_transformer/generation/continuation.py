@@ -1,4 +1,4 @@
-"""Continue a primer: `generate`, `generate_batch` and `stream`.
+"""Continue a primer: `generate`, `generate_batch`, `stream` and `stream_notes`.
 
 The length is asked for in seconds past the primer's end, which are met exactly, or in events. END
 is masked until then, which is to say always. What still sounds at the end is closed there, and a
@@ -18,8 +18,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from music_transformer.checkpoint.session import Session
@@ -37,6 +38,7 @@ from music_transformer.sampling import Settings, settings_of
 
 #: Called with how much is done and how much is asked for, in seconds or in events.
 Progress = Callable[[float, float], None]
+NOTES_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def generate(
     session: Session,
     primer: NoteSequence | Sequence[int] | None = None,
     *,
-    progress: Progress | None = None,
+    on_progress: Progress | None = None,
     **settings: Any,
 ) -> Generation:
     """A continuation of the primer, or a piece from nothing.
@@ -72,7 +74,7 @@ def generate(
     Args:
         session: what `load_checkpoint` gives.
         primer: notes, ids of the session's tokenizer, or None.
-        progress: called after every event with how much is done and how much is asked for.
+        on_progress: called after every event with how much is done and how much is asked for.
         settings: the fields of `sampling.Settings` (seconds, temperature, top_p, seed and so on),
             or ``settings=`` with one of them.
 
@@ -81,7 +83,7 @@ def generate(
         MidiError: a primer without notes.
         TokenError: ids outside the vocabulary.
     """
-    [generation] = generate_batch(session, primer, samples=1, progress=progress, **settings)
+    [generation] = generate_batch(session, primer, samples=1, on_progress=on_progress, **settings)
     return generation
 
 
@@ -90,7 +92,7 @@ def generate_batch(
     primer: NoteSequence | Sequence[int] | None = None,
     *,
     samples: int,
-    progress: Progress | None = None,
+    on_progress: Progress | None = None,
     **settings: Any,
 ) -> list[Generation]:
     """Several continuations of one primer.
@@ -102,7 +104,7 @@ def generate_batch(
 
     Args:
         samples: how many.
-        settings: they, `progress` and the errors are as in `generate`.
+        settings: they, `on_progress` and the errors are as in `generate`.
     """
     if samples < 1:
         raise ConfigError(f"samples={samples}; choose 1 or more.")
@@ -111,7 +113,7 @@ def generate_batch(
         raise ConfigError("seconds=inf never ends; use stream, and close it.")
     count, rounds = _rounds(session, primer is not None, how)
     start = partial(Continuation, session, primer)
-    return best_of(start, how, samples=samples, count=count, rounds=rounds, progress=progress)
+    return best_of(start, how, samples=samples, count=count, rounds=rounds, progress=on_progress)
 
 
 def best_of(
@@ -155,6 +157,52 @@ def stream(
     come from this call, not from the first id. ``seconds=math.inf`` goes on until it is closed.
     """
     return _ids_of(Continuation(session, primer, [SampleSpec(settings_of(settings))]))
+
+
+class Note(NamedTuple):
+    """A note of a stream, in seconds after the primer's end."""
+
+    start: float
+    end: float
+    pitch: int
+    velocity: int
+
+
+def stream_notes(
+    session: Session,
+    primer: NoteSequence | Sequence[int] | None = None,
+    **settings: Any,
+) -> Generator[Note, None, None]:
+    """The new notes, each as soon as its end is certain, in the order of their ends.
+
+    A note is certain once the music has gone on past its end, and is given at most
+    `NOTES_SECONDS` of music later. Together they are ``generate(...).continuation``. The music so
+    far is decoded each time, so the work grows with its length. The rest is as in `stream`.
+    """
+    return _notes_of(Continuation(session, primer, [SampleSpec(settings_of(settings))]))
+
+
+def _notes_of(continuation: "Continuation") -> Generator[Note, None, None]:
+    ids: list[int] = []
+    until = 0.0
+    with closing(continuation.ids()) as numbered:
+        for _, event_id in numbered:
+            ids.append(event_id)
+            if continuation.seconds >= until + NOTES_SECONDS:
+                yield from _ended(continuation, ids, until, continuation.seconds)
+                until = continuation.seconds
+    yield from _ended(continuation, ids, until, math.inf)
+
+
+def _ended(continuation: "Continuation", ids: list[int], after: float, by: float) -> list[Note]:
+    """The notes whose end lies from one second to another, the second not included."""
+    notes = continuation.result(ids)[1]
+    order = np.lexsort((notes.pitch, notes.end))
+    order = order[(notes.end[order] >= after) & (notes.end[order] < by)]
+    columns = (
+        column[order].tolist() for column in (notes.start, notes.end, notes.pitch, notes.velocity)
+    )
+    return [Note(*row) for row in zip(*columns, strict=True)]
 
 
 def _ids_of(continuation: "Continuation") -> Generator[int, None, None]:
@@ -253,6 +301,11 @@ class Continuation:
     def generations(self) -> list[Generation]:
         """The results, once `ids` is exhausted."""
         return [self._generation(number) for number in range(len(self._samples))]
+
+    @property
+    def seconds(self) -> float:
+        """How long the music of the first sample is, after the primer."""
+        return self._samples[0].grammar.seconds
 
     @property
     def primer_seconds(self) -> float:

@@ -43,7 +43,7 @@ def fill(
     start: float,
     end: float,
     samples: int = 1,
-    progress: Progress | None = None,
+    on_progress: Progress | None = None,
     **settings: Any,
 ) -> list[Generation]:
     """The notes with what begins between two seconds composed anew; `samples` of them.
@@ -55,7 +55,7 @@ def fill(
         session: a model that fills gaps, such as `piano-fill`.
         notes: the music with the gap, or with what is to be replaced.
         start, end: seconds.
-        progress, settings: as in `generate`; the length is that of the gap.
+        on_progress, settings: as in `generate`; the length is that of the gap.
 
     Raises:
         ConfigError: a model that fills no gaps, a gap that is none, or a setting that is wrong.
@@ -78,7 +78,7 @@ def fill(
     usual = how.or_else(how.mood).or_else(session.sampling).resolved()
     count = 1 if usual.temperature == 0 else usual.candidates or 1
     makes = partial(_Filling, session, notes, start, end)
-    return best_of(makes, how, samples=samples, count=count, progress=progress)
+    return best_of(makes, how, samples=samples, count=count, progress=on_progress)
 
 
 class _Filling(Continuation):

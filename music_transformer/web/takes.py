@@ -212,7 +212,7 @@ class Take:
         settings = replace(self.settings, seconds=None)
         try:
             ranked = accompany(
-                session, self.primer, candidates=candidates, settings=settings, progress=progress
+                session, self.primer, candidates=candidates, settings=settings, on_progress=progress
             )
         except CancelledError:
             self.move_to(STOPPED)

@@ -129,7 +129,7 @@ def row_of(name: str, primer: NoteSequence, args: argparse.Namespace) -> Row:
             context=TIMES * length,
             candidates=1,
             resample=0,
-            progress=lambda done, _asked: bar.update(int(done) - bar.n),
+            on_progress=lambda done, _asked: bar.update(int(done) - bar.n),
             **settings,
         )
     return Row(

@@ -85,6 +85,22 @@ def test_a_run_is_measured_and_placed(index: MemorisationIndex) -> None:
     assert found.end - found.start == pytest.approx(float(part.start.max()), abs=0.8)
 
 
+@pytest.mark.parametrize(
+    "pitches",
+    [[60, 62] * 30, list(range(40, 100)), [0, 2, 4, 5, 7, 9, 11, 12, 11, 9, 7, 5, 4, 2] * 4],
+)
+def test_trills_and_scales_are_common_property(pitches: list[int]) -> None:
+    start = np.arange(len(pitches)) / 8
+    notes = NoteSequence(
+        pitch=np.array(pitches) + 20, velocity=[80] * len(pitches), start=start, end=start + 0.1
+    )
+    index = MemorisationIndex.build([notes, melody(400, 0)], n=N, size_bytes=5_000)
+    assert index.known(np.diff(notes.pitch)).all()
+    assert str(index.longest_run(notes)).startswith("no 15 notes in a row")
+    tune = index.longest_run(melody(400, 0))
+    assert str(tune).startswith("400 notes in a row, 0.")
+
+
 def test_a_short_run_counts_as_none(index: MemorisationIndex) -> None:
     shortest = index.shortest_run
     known = melody(400, 1)

@@ -361,7 +361,7 @@ def test_the_model_is_left_as_it_was_and_progress_is_told(make_session: MakeSess
     session = make_session("chorale")
     session.model.train()
     told: list[tuple[float, float]] = []
-    accompany(session, quarters(64), candidates=1, progress=lambda *at: told.append(at))
+    accompany(session, quarters(64), candidates=1, on_progress=lambda *at: told.append(at))
     assert session.model.training
     assert told == [(done, 16) for done in range(1, 17)]
 

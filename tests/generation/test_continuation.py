@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import CheckpointError, ConfigError, MidiError, TokenError
-from music_transformer.generation import generate, generate_batch, stream
+from music_transformer.generation import generate, generate_batch, stream, stream_notes
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.notes import KeySignatures, NoteSequence, Pedals, Tempos, TimeSignatures
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
@@ -227,6 +227,23 @@ def test_a_stream_is_what_generate_gives(
     assert result.primer_ids + streamed == result.ids
 
 
+@pytest.mark.parametrize("kind", ["performance", "chorale"])
+def test_notes_stream_as_soon_as_their_ends_are_certain(
+    make_session: MakeSession, kind: str
+) -> None:
+    session = make_session(kind)
+    whole = generate(session, motif(), seconds=4.0, seed=1).continuation
+    wanted = sorted(zip(whole.end, whole.pitch, whole.start, whole.velocity, strict=True))
+    notes = stream_notes(session, motif(), seconds=4.0, seed=1)
+    given = list(notes)
+    assert [(end, pitch, start, loud) for start, end, pitch, loud in given] == wanted
+    assert [note.end for note in given] == sorted(note.end for note in given)
+    endless = stream_notes(session, motif(), seconds=math.inf, seed=1)
+    ends = [next(endless).end for _ in range(5)]  # it composes no longer than that
+    endless.close()
+    assert ends == sorted(ends)
+
+
 def test_closing_a_stream_stops_the_work(make_session: MakeSession) -> None:
     session = make_session(dropout=0.1)
     session.model.train()
@@ -315,7 +332,9 @@ def test_damaged_weights_are_refused(make_session: MakeSession) -> None:
 
 def test_progress_goes_from_little_to_all(make_session: MakeSession) -> None:
     told: list[tuple[float, float]] = []
-    generate_batch(make_session(), samples=2, seconds=1.0, progress=lambda *args: told.append(args))
+    generate_batch(
+        make_session(), samples=2, seconds=1.0, on_progress=lambda *args: told.append(args)
+    )
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1] == (1.0, 1.0)
 

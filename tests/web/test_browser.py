@@ -390,7 +390,10 @@ def test_a_musician_asks_in_words(page: Page, motifs: Path) -> None:
     for take in page.takes():
         assert {name: str(getattr(take.settings, name)) for name in asked} == asked
         assert (take.settings.voices, take.settings.temperature) == (2, BOLD[0])
-    assert "bold · F♯ minor · C3 to C6 · pace × 0.5 · loudness pp · 2 voices" in page.one(".take .about").text
+    assert (
+        "bold · F♯ minor · C3 to C6 · pace × 0.5 · loudness pp · 2 voices"
+        in page.one(".take .about").text
+    )
     assert len(page.all(".closest:not([hidden])")) == 1
     page.set("low", "C7")
     page.click("#go")  # what cannot be is refused before composing

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from music_transformer.checkpoint import load_checkpoint
+from music_transformer.evaluation.memorisation import KnownRun
 from music_transformer.generation import generate
 from music_transformer.notes import NoteSequence
 from music_transformer.sampling import Settings
@@ -47,3 +48,18 @@ def test_a_take_ends_when_its_time_is_used_up(
     assert take.state == DONE
     assert len(take.ids) < 10
     assert take.warnings[0] == "ended after 0 s of composing"
+
+
+def test_a_take_says_what_also_stands_in_the_training_data(
+    checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Index:
+        def longest_run(self, notes: NoteSequence) -> KnownRun:
+            return KnownRun(20, 15, 1.0, 3.0)
+
+    monkeypatch.setattr("music_transformer.web.takes.find_index", lambda path: Index())
+    take = Take(
+        Model("piano", checkpoints / "piano", "", 61), None, Settings(events=40), "t", print
+    )
+    take.compose(load_checkpoint(str(checkpoints / "piano"), device="cpu"), lambda: None)
+    assert take.warnings[-1].startswith("20 notes in a row, 1.0 to 3.0 s after the primer")
