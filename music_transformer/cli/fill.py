@@ -24,6 +24,8 @@ EPILOG = """\
 examples:
   music-transformer fill data/motifs/fur_elise_opening.mid --from bar:2 --to bar:4
   music-transformer fill take.mid --from 12.5 --to 20 --samples 3 --out out/take.mid --wav
+  music-transformer fill chorale.mid --from bar:3 --to bar:5 --voice alto --voice tenor \\
+      --checkpoint bach --out out/chorale.mid
 """
 
 
@@ -34,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="piano-fill", help="a model's name or folder (default: %(default)s)"
     )
     add_results(parser, "where to write (default: out/NAME-filled.mid)")
+    parser.add_argument(
+        "--voice",
+        action="append",
+        default=[],
+        help="chorales: compose this voice alone (soprano, alto, tenor, bass); may be repeated",
+    )
     parser.add_argument("--samples", type=int, default=1, help="fillings (default: 1)")
     add_part_arguments(parser)
     add_settings(parser, (WISH, DRAWN, CARE, CHOICE))
@@ -67,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
             notes,
             start=start,
             end=end,
+            voices=args.voice,
             samples=args.samples,
             on_progress=progress,
             settings=settings,

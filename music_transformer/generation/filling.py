@@ -20,6 +20,7 @@ import numpy as np
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.evaluation.seam import part, seam_distance
+from music_transformer.generation.cells import fill_chorale
 from music_transformer.generation.continuation import (
     Continuation,
     Generation,
@@ -42,6 +43,7 @@ def fill(
     *,
     start: float,
     end: float,
+    voices: Sequence[str] = (),
     samples: int = 1,
     on_progress: Progress | None = None,
     **settings: Any,
@@ -52,20 +54,17 @@ def fill(
     being `start`.
 
     Args:
-        session: a model that fills gaps, such as `piano-fill`.
+        session: a model that fills gaps, such as `piano-fill`; or one of chorales, whose missing
+            notes are drawn on the grid of sixteenths, see `cells`.
         notes: the music with the gap, or with what is to be replaced.
         start, end: seconds.
+        voices: of a chorale, those to be composed; default all.
         on_progress, settings: as in `generate`; the length is that of the gap.
 
     Raises:
         ConfigError: a model that fills no gaps, a gap that is none, or a setting that is wrong.
         MidiError: nothing is left beside the gap.
     """
-    if not getattr(session.config, "anchors", False) or session.tokenizer.has_melody:
-        raise ConfigError(
-            f"{session.path}: this checkpoint fills no gaps; take one that learned it, such as "
-            "piano-fill."
-        )
     length = (int(to_steps(end)) - int(to_steps(start))) / STEPS_PER_SECOND
     if not 0 <= start < end or not 0 < length <= LONGEST_SECONDS:
         raise ConfigError(
@@ -74,6 +73,16 @@ def fill(
     how = settings_of(settings)
     if how.seconds is not None or how.events is not None:
         raise ConfigError("seconds, events: what is composed is as long as the gap; leave it out.")
+    if session.tokenizer.voices:
+        draws = [replace(how, seed=how.seed + number) for number in range(samples)]
+        return [fill_chorale(session, notes, start, end, one, voices, on_progress) for one in draws]
+    if not getattr(session.config, "anchors", False) or session.tokenizer.has_melody:
+        raise ConfigError(
+            f"{session.path}: this checkpoint fills no gaps; take one that learned it, such as "
+            "piano-fill."
+        )
+    if voices:
+        raise ConfigError("voices: this music has none; leave it out.")
     how = replace(how, seconds=length, keep_silence=True)
     usual = how.or_else(how.mood).or_else(session.sampling).resolved()
     count = 1 if usual.temperature == 0 else usual.candidates or 1

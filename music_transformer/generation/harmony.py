@@ -40,16 +40,28 @@ JSB_RANGES: tuple[Range, ...] = ((60, 81), (52, 74), (46, 69), (36, 66))
 _HIGHEST_PITCH = 127
 
 
-class _UnderMelody(ChoraleGrammar):
-    """The grammar of four voices, the soprano given and each of the others within its range."""
+class GivenCells(ChoraleGrammar):
+    """The grammar of four voices, some cells given and the others within the range of their voice.
+
+    Args:
+        cells: the ids from the next on, row by row; None is to be drawn.
+        ranges: of the voices, as the model reads them; None for all pitches.
+        shift: by which the result is transposed down; no pitch leaves the keyboard of MIDI for it.
+        before: ids of the rows before them.
+    """
 
     def __init__(
-        self, soprano: list[int], vocab_size: int, ranges: Sequence[Range] | None, shift: int
+        self,
+        cells: Sequence[int | None],
+        vocab_size: int,
+        ranges: Sequence[Range] | None,
+        *,
+        shift: int = 0,
+        before: Sequence[int] = (),
     ) -> None:
-        super().__init__(vocab_size, Primer([]), Limits(events=N_VOICES * len(soprano)))
-        self._soprano = soprano
-        # (4, V) True = the voice may have this id: a pitch of its range, or silence. A pitch that
-        # transposing back would take off the keyboard of MIDI is left out.
+        super().__init__(vocab_size, Primer(list(before)), Limits(events=len(cells)))
+        self._cells = cells
+        # (4, V) True = the voice may have this id: a pitch of its range, or silence.
         self._masks = np.zeros((N_VOICES, vocab_size), dtype=bool)
         for voice, mask in enumerate(self._masks):
             low, high = (0, _HIGHEST_PITCH) if ranges is None else ranges[voice]
@@ -58,9 +70,8 @@ class _UnderMelody(ChoraleGrammar):
 
     @property
     def given(self) -> int | None:
-        """The next id, where it is the soprano's."""
-        sixteenth, voice = divmod(len(self._ids), N_VOICES)
-        return None if voice else self._soprano[sixteenth]
+        """The next id, where it is given."""
+        return self._cells[len(self._ids) - self._first]
 
     def mask(self, remaining: int | None = None) -> Mask:
         """(V,) bool, True = the voice may have this id."""
@@ -68,13 +79,13 @@ class _UnderMelody(ChoraleGrammar):
         return mask
 
 
-class _Harmony(Sample):
-    """A sample whose soprano is given."""
+class GivenSample(Sample):
+    """A sample of which some cells are given."""
 
-    grammar: _UnderMelody
+    grammar: GivenCells
 
     def given(self) -> int | None:
-        """The soprano's next id, None for the voices under it."""
+        """The next id where it is given, None where it is drawn."""
         return self.grammar.given
 
 
@@ -94,12 +105,13 @@ def harmonize(
     skipped = 0 if settings.keep_silence else given.leading_sixteenths
     cells = given.cells[skipped:]
     soprano = np.where(cells < 0, SILENCE, cells + shift).tolist()
+    known = [cell for pitch in soprano for cell in (pitch, None, None, None)]
 
     started = time.perf_counter()
     samples = []
     for spec in specs:
-        grammar = _UnderMelody(soprano, tokenizer.vocab_size, ranges, shift)
-        samples.append(_Harmony(spec.resolved(session), grammar))
+        grammar = GivenCells(known, tokenizer.vocab_size, ranges, shift=shift)
+        samples.append(GivenSample(spec.resolved(session), grammar))
     with evaluating(session.model):
         window = Window(session.model, len(samples), context=context)
         first = torch.full((len(samples), 1), tokenizer.start)  # (B, 1)

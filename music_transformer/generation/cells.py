@@ -1,0 +1,225 @@
+"""Fill cells of a chorale's grid: a bar, a voice, single notes; the others are given.
+
+A chorale model reads row by row, soprano first, and knows nothing of what comes later. So missing
+cells are drawn with all others given, and a draw is judged by how likely it makes the given cells
+in and behind it: of several draws one is kept with a probability in proportion to that (sampling
+importance resampling). That is left-to-right completion with a look ahead. Then blocks of the
+missing cells, ever smaller, are drawn again beside what they hold now, of which one is kept in the
+same way: iterated resampling leaves the model's own distribution of the missing cells, given all
+others, as it is (Andrieu et al. 2010, "Particle Markov chain Monte Carlo methods", of which this is
+the simplest case). Blocks that shrink are those of Coconet (Huang et al. 2017, "Counterpoint by
+Convolution").
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from music_transformer.checkpoint.session import Session
+from music_transformer.errors import ConfigError, MidiError
+from music_transformer.generation.continuation import Generation
+from music_transformer.generation.harmony import GivenCells, GivenSample, voice_ranges
+from music_transformer.generation.loop import SampleSpec, draw_all
+from music_transformer.generation.report import Report
+from music_transformer.generation.sampler import Window, context_of
+from music_transformer.model.registry import evaluating
+from music_transformer.notes import NoteSequence
+from music_transformer.representations.chorale.grid import (
+    N_VOICES,
+    SILENCE,
+    SIXTEENTHS_PER_BEAT,
+    VOICE_NAMES,
+    held_notes,
+    sixteenths,
+    to_sixteenths,
+    voices_of,
+)
+from music_transformer.representations.ids import Ints
+from music_transformer.sampling import Settings
+
+CANDIDATES, ROUNDS = 8, 16
+_AHEAD = 16  # rows of given cells that judge a draw
+_SMALLEST = SIXTEENTHS_PER_BEAT  # rows of the last blocks
+
+
+def fill_chorale(
+    session: Session,
+    notes: NoteSequence,
+    start: float,
+    end: float,
+    how: Settings,
+    voices: Sequence[str] = (),
+    progress: Callable[[float, float], None] | None = None,
+) -> Generation:
+    """The notes with what begins between two seconds, in some voices or all, composed anew.
+
+    Raises:
+        ConfigError: an unknown voice.
+        MidiError: one voice is asked for where the file does not say which notes are whose.
+    """
+    for name in voices:
+        if name not in VOICE_NAMES:
+            raise ConfigError(f"voice {name!r}; choose of {', '.join(VOICE_NAMES)}.")
+    asked = np.array([not voices or name in voices for name in VOICE_NAMES])  # (4,)
+    voice = voices_of(notes)
+    if voice is None and not asked.all():
+        raise MidiError("its notes are not on four tracks, one a voice: fill all voices.")
+    gone = (notes.start >= start - 1e-6) & (notes.start < end - 1e-6)
+    gone &= True if voice is None else asked[voice]
+    grid = session.tokenizer.decode_grid(session.tokenizer.encode(notes))  # (T, 4)
+    first, last = to_sixteenths(notes.tempos.quarters(np.array([start, end]))).tolist()
+    grid = np.pad(grid, ((0, max(0, last - len(grid))), (0, 0)), constant_values=-1)
+    missing = np.zeros(grid.shape, dtype=bool)
+    missing[first:last] = asked
+    if voice is not None:  # a note that began before stays
+        for row, (begin, finish) in enumerate(zip(*sixteenths(notes), strict=True)):
+            if not gone[row]:
+                missing[begin:finish, voice[row]] = False
+    started = time.perf_counter()
+    filled, nll = fill_cells(session, grid, missing, how, progress=progress)
+    new = _notes_of(filled, missing, notes, voice)
+    kept = notes.selected(~gone)
+    columns = {
+        name: np.append(getattr(kept, name), getattr(new, name))
+        for name in ("pitch", "velocity", "start", "end", "channel", "track")
+    }
+    elapsed, events = time.perf_counter() - started, int(missing.sum())
+    nothing = dict.fromkeys(
+        ("sample", "attempt", "closing_events", "forced_events", "long_notes_closed"), 0
+    )
+    report = Report(
+        **nothing,
+        seed=how.seed,
+        nll=nll,
+        events=events,
+        seconds=end - start,
+        notes=len(new),
+        notes_cut=0,
+        windows_reread=0,
+        elapsed_seconds=elapsed,
+        events_per_second=events / elapsed,
+    )
+    alone = new.replaced(start=new.start - start, end=new.end - start)
+    ids = session.tokenizer.encode_grid(filled)
+    return Generation(kept.replaced(**columns), alone, ids, [], report)
+
+
+def fill_cells(
+    session: Session,
+    grid: Ints,
+    missing: NDArray[np.bool_],
+    how: Settings,
+    *,
+    candidates: int = CANDIDATES,
+    rounds: int = ROUNDS,
+    progress: Callable[[float, float], None] | None = None,
+) -> tuple[Ints, float]:
+    """The grid with its missing cells drawn, and the mean NLL of what was drawn first.
+
+    Args:
+        grid: (T, 4) pitches, -1 for silence; what is in missing cells does not count.
+        missing: (T, 4) True = to be drawn.
+        candidates: draws of the same cells, of which one is kept; with 1 and no `rounds` the cells
+            are drawn from left to right, blind to what comes.
+        rounds: blocks that are drawn again.
+    """
+    rows = np.flatnonzero(missing.any(axis=1))
+    if not len(rows):
+        raise MidiError("the gap holds no cell that may be filled.")
+    random = np.random.default_rng(how.seed)
+    cells = np.where(grid < 0, SILENCE, grid)
+    span = (int(rows[0]), int(rows[-1]) + 1)
+    cells, nll = _drawn(session, cells, missing, span, how, candidates, random, is_full=False)
+    for number in range(rounds):
+        size = span[1] - span[0]
+        length = max(_SMALLEST, math.ceil(size * (1 - (number + 1) / rounds)))
+        begin = span[0] + int(random.integers(max(1, size - length + 1)))
+        free = np.zeros_like(missing)
+        count = max(1, round(N_VOICES * (1 - (number + 1) / rounds)))
+        free[begin : begin + length, random.permutation(N_VOICES)[:count]] = True
+        free &= missing
+        if free.any():
+            block = (begin, min(begin + length, span[1]))
+            drawing = replace(how, seed=int(random.integers(2**31)))
+            cells, _ = _drawn(session, cells, free, block, drawing, candidates, random)
+        if progress is not None:
+            progress(number + 1, rounds)
+    return np.where(cells == SILENCE, -1, cells), nll
+
+
+def _drawn(
+    session: Session,
+    cells: Ints,
+    free: NDArray[np.bool_],
+    rows: tuple[int, int],
+    how: Settings,
+    candidates: int,
+    random: np.random.Generator,
+    *,
+    is_full: bool = True,
+) -> tuple[Ints, float]:
+    """The cells (T, 4) with the free ones in some rows drawn, and their mean NLL.
+
+    Args:
+        is_full: what the free cells hold now is one of the candidates.
+    """
+    context = context_of(session.config, how.context)
+    first = max(0, rows[0] - context // 2 // N_VOICES)
+    part = slice(rows[0], min(len(cells), rows[1] + _AHEAD))
+    known, gap = cells[part].reshape(-1), free[part].reshape(-1)  # (N,)
+    given = [None if hole else int(i) for i, hole in zip(known, gap, strict=True)]
+    before = cells[first : rows[0]].reshape(-1).tolist()
+    samples = []
+    for number in range(candidates):
+        now = known.tolist() if is_full and number == 0 else given
+        grammar = GivenCells(
+            now, session.tokenizer.vocab_size, voice_ranges(session.training), before=before
+        )
+        samples.append(GivenSample(SampleSpec(how, number).resolved(session), grammar))
+    with evaluating(session.model):
+        window = Window(session.model, candidates, context=context, first_place=first * N_VOICES)
+        start = torch.tensor([[session.tokenizer.start, *before]]).expand(candidates, -1)
+        for _ in draw_all(window, samples, start, session.tokenizer.pad):
+            pass
+    nll = np.array([sample.nll for sample in samples])  # (candidates, N)
+    weight = -nll[:, ~gap].sum(axis=1)
+    share = np.exp(weight - weight.max())
+    chosen = int(random.choice(candidates, p=share / share.sum()))
+    result = cells.copy()
+    result[part] = np.reshape(samples[chosen].drawn, (-1, N_VOICES))
+    return result, float(nll[chosen][gap].mean())
+
+
+def _notes_of(
+    grid: Ints, missing: NDArray[np.bool_], notes: NoteSequence, voice: Ints | None
+) -> NoteSequence:
+    """The notes in the cells that were missing, on the tracks of their voices."""
+    columns: dict[str, list[int]] = {name: [] for name in ("pitch", "begin", "finish", "voice")}
+    for number in range(N_VOICES):
+        line = np.where(missing[:, number], grid[:, number], -1)
+        for pitch, begin, finish in zip(*held_notes(line), strict=True):
+            for name, value in zip(columns, (pitch, begin, finish, number), strict=True):
+                columns[name].append(int(value))
+    voices = np.array(columns["voice"], dtype=np.int64)
+
+    def of_voice(values: Ints) -> Ints:
+        """The most frequent value among the notes of each voice, or of all."""
+        most = [
+            np.bincount(values if voice is None else values[voice == number]).argmax()
+            for number in range(N_VOICES)
+        ]
+        return np.array(most, dtype=np.int64)[voices]
+
+    return NoteSequence(
+        pitch=columns["pitch"],
+        velocity=of_voice(notes.velocity),
+        start=notes.tempos.at_quarters(np.array(columns["begin"]) / SIXTEENTHS_PER_BEAT),
+        end=notes.tempos.at_quarters(np.array(columns["finish"]) / SIXTEENTHS_PER_BEAT),
+        channel=of_voice(notes.channel),
+        track=of_voice(notes.track),
+    )

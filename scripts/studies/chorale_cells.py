@@ -1,0 +1,77 @@
+"""Two bars of a chorale filled in three ways, in numbers of voice-leading beside what Bach wrote.
+
+    python scripts/studies/chorale_cells.py --checkpoint bach --data data/jsb --pieces 12
+
+Blind: from left to right. Ahead: of eight draws one is kept, by how likely it makes what follows.
+Blocks: then sixteen blocks are drawn again (`fill`'s way). Numbers are of the gap and the
+sixteenths beside it; the last two of the step from the gap to what follows. The mean NLL is that of
+the 16 sixteenths behind the gap, under the model, after what was filled.
+"""
+
+import argparse
+
+import numpy as np
+import torch
+
+from music_transformer.checkpoint.session import load_checkpoint
+from music_transformer.datasets.prepared import PreparedData
+from music_transformer.evaluation.statistics import parallels
+from music_transformer.generation.cells import fill_cells
+from music_transformer.sampling import Settings
+
+WAYS = {"blind": (1, 0), "ahead": (8, 0), "blocks": (8, 16)}
+BEGIN, LENGTH, BEHIND = 32, 32, 16  # sixteenths
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--checkpoint", default="bach")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--pieces", type=int, default=12)
+    args = parser.parse_args()
+    session, data = load_checkpoint(args.checkpoint, "cpu"), PreparedData.open(args.data)
+    end = BEGIN + LENGTH
+    grids = [session.tokenizer.decode_grid(ids) for ids in data.pieces("validation")]
+    grids = [grid for grid in grids if grid is not None and len(grid) >= end + BEHIND]
+    chosen = grids[:: max(1, len(grids) // args.pieces)][: args.pieces]
+    filled = {"Bach": chosen}
+    for way, (candidates, rounds) in WAYS.items():
+        filled[way] = []
+        for number, grid in enumerate(chosen):
+            missing = np.zeros(grid.shape, dtype=bool)
+            missing[BEGIN:end] = True
+            how = Settings(seed=number)
+            new, _ = fill_cells(session, grid, missing, how, candidates=candidates, rounds=rounds)
+            filled[way].append(new)
+    print("| | parallels | leaps over an octave | leap into what follows | NLL of what follows |")
+    print("| --- | --- | --- | --- | --- |")
+    for way, each in filled.items():
+        count = [parallels(grid[BEGIN - 1 : end + 1]) for grid in each]
+        motions = sum(one["pair_motions"] for one in count)
+        bad = sum(
+            one["pair_motions"] * (one["parallel_fifths"] + one["parallel_octaves"])
+            for one in count
+        )
+        steps = np.concatenate(
+            [np.abs(np.diff(grid[BEGIN - 1 : end + 1], axis=0)) for grid in each]
+        )
+        leap = np.mean([np.abs(grid[end] - grid[end - 1]).mean() for grid in each])
+        behind = np.mean([nll_behind(session, grid, end) for grid in each])
+        print(
+            f"| {way} | {bad / max(motions, 1):.4f} of {motions:.0f} | {(steps > 12).mean():.4f} "
+            f"| {leap:.2f} | {behind:.3f} |",
+            flush=True,
+        )
+
+
+@torch.inference_mode()
+def nll_behind(session, grid, end) -> float:  # type: ignore[no-untyped-def]
+    """Mean NLL of the cells behind the gap."""
+    ids = torch.tensor([[session.tokenizer.start, *session.tokenizer.encode_grid(grid)]])
+    ids = ids[:, : 1 + 4 * (end + BEHIND)]
+    logits = session.model(ids).log_softmax(-1)[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
+    return -float(logits[4 * end :].mean())
+
+
+if __name__ == "__main__":
+    main()
