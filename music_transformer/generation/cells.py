@@ -72,6 +72,7 @@ def fill_chorale(
     gone = (notes.start >= start - 1e-6) & (notes.start < end - 1e-6)
     gone &= True if voice is None else asked[voice]
     grid = session.tokenizer.decode_grid(session.tokenizer.encode(notes))  # (T, 4)
+    assert grid is not None
     first, last = to_sixteenths(notes.tempos.quarters(np.array([start, end]))).tolist()
     grid = np.pad(grid, ((0, max(0, last - len(grid))), (0, 0)), constant_values=-1)
     missing = np.zeros(grid.shape, dtype=bool)
@@ -89,11 +90,12 @@ def fill_chorale(
         for name in ("pitch", "velocity", "start", "end", "channel", "track")
     }
     elapsed, events = time.perf_counter() - started, int(missing.sum())
-    nothing = dict.fromkeys(
-        ("sample", "attempt", "closing_events", "forced_events", "long_notes_closed"), 0
-    )
     report = Report(
-        **nothing,
+        sample=0,
+        attempt=0,
+        closing_events=0,
+        forced_events=0,
+        long_notes_closed=0,
         seed=how.seed,
         nll=nll,
         events=events,
@@ -105,7 +107,7 @@ def fill_chorale(
         events_per_second=events / elapsed,
     )
     alone = new.replaced(start=new.start - start, end=new.end - start)
-    ids = session.tokenizer.encode_grid(filled)
+    ids = np.where(filled < 0, SILENCE, filled).reshape(-1).tolist()
     return Generation(kept.replaced(**columns), alone, ids, [], report)
 
 

@@ -17,6 +17,7 @@ from music_transformer.checkpoint.session import load_checkpoint
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.evaluation.statistics import parallels
 from music_transformer.generation.cells import fill_cells
+from music_transformer.representations.chorale.grid import SILENCE
 from music_transformer.sampling import Settings
 
 WAYS = {"blind": (1, 0), "ahead": (8, 0), "blocks": (8, 16)}
@@ -31,8 +32,8 @@ def main() -> None:
     args = parser.parse_args()
     session, data = load_checkpoint(args.checkpoint, "cpu"), PreparedData.open(args.data)
     end = BEGIN + LENGTH
-    grids = [session.tokenizer.decode_grid(ids) for ids in data.pieces("validation")]
-    grids = [grid for grid in grids if grid is not None and len(grid) >= end + BEHIND]
+    decoded = [session.tokenizer.decode_grid(ids) for ids in data.pieces("validation")]
+    grids = [grid for grid in decoded if grid is not None and len(grid) >= end + BEHIND]
     chosen = grids[:: max(1, len(grids) // args.pieces)][: args.pieces]
     filled = {"Bach": chosen}
     for way, (candidates, rounds) in WAYS.items():
@@ -67,7 +68,7 @@ def main() -> None:
 @torch.inference_mode()
 def nll_behind(session, grid, end) -> float:  # type: ignore[no-untyped-def]
     """Mean NLL of the cells behind the gap."""
-    ids = torch.tensor([[session.tokenizer.start, *session.tokenizer.encode_grid(grid)]])
+    ids = torch.tensor([[session.tokenizer.start, *np.where(grid < 0, SILENCE, grid).ravel()]])
     ids = ids[:, : 1 + 4 * (end + BEHIND)]
     logits = session.model(ids).log_softmax(-1)[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
     return -float(logits[4 * end :].mean())
