@@ -87,9 +87,9 @@ def write_results(
     }
     write_midi(notes, paths["midi"])
     if "wav" in paths:
-        from music_transformer.render.audio import render_wav
+        from music_transformer.render.audio import render_audio
 
-        render_wav(notes if heard is None else heard, paths["wav"])
+        render_audio(notes if heard is None else heard, paths["wav"])
     if "plot" in paths:
         from music_transformer.render.pianoroll import plot_pianoroll
 

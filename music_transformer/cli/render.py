@@ -7,8 +7,8 @@ from music_transformer.cli.options import add_part_arguments, read_part
 from music_transformer.errors import ConfigError
 
 DESCRIPTION = (
-    "Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV or Opus "
-    "file. All pieces come out equally loud (-18 LUFS), and none is clipped."
+    "Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV, FLAC, "
+    "MP3 or Opus file. All pieces come out equally loud (-18 LUFS), and none is clipped."
 )
 EPILOG = """\
 examples:
@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="F.wav", help="where to write: .wav or .opus"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="F.wav",
+        help="where to write: .wav, .flac, .mp3 or .opus",
     )
     parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
     parser.add_argument(
@@ -58,17 +62,13 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.render.audio import (
         DEFAULT_FONT_HIGHEST,
         PRIMER_GAP_SECONDS,
-        SUFFIXES,
+        check_sound_name,
         render_audio,
         with_primer_gap,
     )
     from music_transformer.render.pianoroll import pitch_name
 
-    if args.out.suffix.lower() not in SUFFIXES:
-        raise ConfigError(
-            f"{args.out}: sound is written as WAV or Opus; give --out a name ending in "
-            f"{' or '.join(SUFFIXES)}."
-        )
+    check_sound_name(args.out)
     if args.primer_gap is not None and args.primer_end is None:
         raise ConfigError("--primer-gap: say where the primer ends, with --primer-end SECONDS.")
     check_output(args.out, args.force)

@@ -3,7 +3,7 @@
 The optional libraries ([audio], [plot]) are imported when they are used.
 """
 
-from music_transformer.render.audio import render_audio, render_wav
+from music_transformer.render.audio import render_audio
 from music_transformer.render.pianoroll import plot_pianoroll
 
-__all__ = ["plot_pianoroll", "render_audio", "render_wav"]
+__all__ = ["plot_pianoroll", "render_audio"]

@@ -1,4 +1,4 @@
-"""Notes to sound, through a SoundFont, as WAV or Opus.
+"""Notes to sound, through a SoundFont, as WAV, FLAC, MP3 or Opus.
 
 midirenderer ([audio]) plays the notes with their pedal applied; what comes back is 16-bit stereo at
 the 48 kHz it works in, and quiet, so it is scaled to the loudness of `loudness`: never clipped, and
@@ -9,9 +9,9 @@ in a temporary file (690 MB an hour) and scaled from there: work grows with the 
 of the file, memory does not. A note is played for a minute at most; a piano string has died away
 by then (the default font's lowest after 22 s).
 
-Opus is encoded by libsndfile (soundfile, also in [audio]) from those samples. midirenderer 0.1.3
-writes Opus itself, but cannot scale it, and at every bitrate except "max" what it writes decodes
-to noise.
+FLAC, MP3 and Opus are encoded by libsndfile (soundfile, also in [audio]) from those samples.
+midirenderer 0.1.3 writes Opus itself, but cannot scale it, and at every bitrate except "max" what
+it writes decodes to noise.
 
 The default font is the TimGM6mb.sf2 that pretty_midi installs. It is GPL-2: it is read where it
 lies and never copied, and found without importing pretty_midi.
@@ -46,7 +46,13 @@ from music_transformer.files import atomic_path, errors_name
 from music_transformer.midi.write import write_midi
 from music_transformer.notes import NoteSequence, Pedals
 
-SUFFIXES = (".wav", ".opus")
+#: Suffix, and format and subtype of libsndfile.
+_ENCODED = {
+    ".flac": ("FLAC", "PCM_16"),
+    ".mp3": ("MP3", "MPEG_LAYER_III"),
+    ".opus": ("OGG", "OPUS"),
+}
+SUFFIXES = (".wav", *_ENCODED)
 #: The silence between primer and continuation in the paper's listening test.
 PRIMER_GAP_SECONDS = 2.5
 #: What is heard after the last event: a piano string rings on when the hammer has gone.
@@ -81,7 +87,7 @@ def render_audio(
     soundfont: str | os.PathLike[str] | None = None,
     max_seconds: float = MAX_SOUND_SECONDS,
 ) -> None:
-    """Write the sound of `notes` to `path`, whole or not at all; its suffix says WAV or Opus.
+    """Write the sound of `notes` to `path`, whole or not at all; its suffix names the format.
 
     Args:
         notes: played with the pedal applied, all tracks as piano.
@@ -93,31 +99,24 @@ def render_audio(
         RenderError: [audio] is not installed, the font is missing or broken, the sound too long.
         ConfigError: another suffix.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ConfigError(
-            f"{path}: sound is written as WAV or Opus; end the name in .wav or .opus."
-        )
+    check_sound_name(path)
     sound = synthesize(notes, soundfont=soundfont, max_seconds=max_seconds)
     with atomic_path(path) as temporary:
-        if suffix == ".opus":
-            _write_opus(temporary, sound)
+        if temporary.suffix.lower() in _ENCODED:
+            _write_encoded(temporary, sound)
         else:
             with temporary.open("wb") as file:
                 _write_frames(file, *sound, gain(*sound))
 
 
-def render_wav(
-    notes: NoteSequence,
-    path: str | os.PathLike[str],
-    *,
-    soundfont: str | os.PathLike[str] | None = None,
-    max_seconds: float = MAX_SOUND_SECONDS,
-) -> None:
-    """Write the sound of `notes` to `path` as a 16-bit stereo WAV; the rest as `render_audio`."""
-    sound = synthesize(notes, soundfont=soundfont, max_seconds=max_seconds)
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        _write_frames(file, *sound, gain(*sound))
+def check_sound_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a file name that names no format.
+
+    Raises:
+        ConfigError: it does not end in one of `SUFFIXES`.
+    """
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{path}: end the name of a sound in {', '.join(SUFFIXES)}.")
 
 
 def with_primer_gap(
@@ -288,30 +287,26 @@ def _midi_bytes(notes: NoteSequence, seconds: float) -> bytes:
         return write_midi(plain, Path(folder) / "notes.mid").read_bytes()
 
 
-def _soundfile() -> Any:
-    """The Opus encoder, or an error that says what to install."""
+def _write_encoded(path: Path, sound: Sound) -> None:
+    """Write the sound, scaled, in the format of the suffix.
+
+    Raises:
+        RenderError: libsndfile is not there, or too old for the format.
+    """
+    form, subtype = _ENCODED[path.suffix.lower()]
     try:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: the package without its library
         raise RenderError(
-            "Opus needs the [audio] extra: pip install music-transformer[audio]"
+            f"{path.suffix} needs the [audio] extra: pip install music-transformer[audio]"
         ) from error
-    return soundfile
-
-
-def _write_opus(path: Path, sound: Sound) -> None:
-    """Write the sound as Opus in an Ogg file, scaled."""
-    scale = gain(*sound) / 32768
-    with _soundfile().SoundFile(
-        path,
-        "w",
-        samplerate=sound.sample_rate,
-        channels=sound.samples.shape[1],
-        format="OGG",
-        subtype="OPUS",
-    ) as file:
+    if form not in soundfile.available_formats():
+        raise RenderError(f"{path.suffix}: the installed libsndfile cannot write it; take .wav.")
+    rate, channels, scale = sound.sample_rate, sound.samples.shape[1], gain(*sound)
+    with soundfile.SoundFile(path, "w", rate, channels, subtype, format=form) as file:
         for block in _blocks(sound.samples):
-            file.write((block * scale).astype(np.float32))
+            exact = _scaled(block, scale)  # libsndfile 1.2 makes wrong MP3s of integers
+            file.write(exact if form == "FLAC" else (exact / 32768).astype(np.float32))
 
 
 def _write_frames(file: BinaryIO, samples: np.ndarray, sample_rate: int, scale: float) -> None:
@@ -321,7 +316,12 @@ def _write_frames(file: BinaryIO, samples: np.ndarray, sample_rate: int, scale: 
         frames.setsampwidth(2)
         frames.setframerate(sample_rate)
         for block in _blocks(samples):
-            frames.writeframes(np.rint(block * scale).astype("<i2").tobytes())
+            frames.writeframes(_scaled(block, scale).tobytes())
+
+
+def _scaled(samples: np.ndarray, scale: float) -> np.ndarray:
+    scaled: np.ndarray = np.rint(samples * scale).astype("<i2")
+    return scaled
 
 
 def _blocks(samples: np.ndarray) -> Iterator[np.ndarray]:

@@ -21,7 +21,7 @@ from music_transformer.errors import ConfigError, MidiError, RenderError
 from music_transformer.midi.write import write_midi
 from music_transformer.motifs import find_motifs
 from music_transformer.notes import NoteSequence
-from music_transformer.render.audio import default_soundfont, render_wav
+from music_transformer.render.audio import default_soundfont, render_audio
 from music_transformer.sampling import Settings
 from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import ACCOMPANY, Model, Shelf
@@ -305,7 +305,7 @@ class Studio:
         path = self.folder / f"{source.id}.wav"
         async with self._rendering:
             if not path.exists():
-                await asyncio.to_thread(render_wav, notes, path, soundfont=self._soundfont)
+                await asyncio.to_thread(render_audio, notes, path, soundfont=self._soundfont)
         return path
 
     async def attention(self, take: Take, *, start: float, pitch: int, track: int) -> Message:

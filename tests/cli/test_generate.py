@@ -451,7 +451,7 @@ def test_an_interrupted_command_leaves_no_file(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("music_transformer.render.audio.render_wav", interrupt)
+    monkeypatch.setattr("music_transformer.render.audio.render_audio", interrupt)
     pytest.importorskip("midirenderer")
     assert main(command(tmp_path / "a.mid", "--events", 5, "--wav")) == 130
     monkeypatch.setattr("music_transformer.generation.continuation.generate_batch", interrupt)

@@ -35,12 +35,12 @@ def test_it_overwrites_only_with_force(
     assert out.read_bytes() != b"mine"
 
 
-def test_a_name_that_is_no_wav_is_refused(
+def test_a_name_that_is_no_sound_is_refused(
     motifs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "a.mp3"
+    out = tmp_path / "a.aac"
     assert main(["render", str(motifs / "c_major_scale.mid"), "--out", str(out)]) == 2
-    assert "ending in .wav or .opus" in capsys.readouterr().err
+    assert "end the name of a sound in .wav, .flac, .mp3, .opus" in capsys.readouterr().err
 
 
 def test_it_writes_opus_with_a_silence_after_the_primer(motifs: Path, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from music_transformer.render.audio import (
     default_soundfont,
     integrated_loudness,
     render_audio,
-    render_wav,
     synthesize,
     with_primer_gap,
 )
@@ -57,7 +56,7 @@ def test_soft_and_loud_pieces_come_out_equally_loud_and_unclipped(
     notes = NoteSequence(
         pitch=pitches, velocity=[velocity] * 10, start=np.arange(10) / 4, end=np.arange(10) / 4 + 2
     )
-    render_wav(notes, tmp_path / "a.wav")
+    render_audio(notes, tmp_path / "a.wav")
     samples, rate = read_wav(tmp_path / "a.wav")
     assert abs(integrated_loudness(samples.astype(np.int16), rate) - TARGET_LUFS) < 0.5
     assert decibels(samples) <= PEAK_DBFS + 0.001
@@ -71,13 +70,13 @@ def test_a_piece_too_spiky_for_its_loudness_stops_at_the_peak(tmp_path: Path) ->
         start=[0.0] * 6 + [5, 10, 15],
         end=[0.01] * 6 + [10, 15, 20],
     )
-    render_wav(notes, tmp_path / "a.wav")
+    render_audio(notes, tmp_path / "a.wav")
     samples, _ = read_wav(tmp_path / "a.wav")
     assert decibels(samples) <= PEAK_DBFS + 0.001
 
 
 def test_the_file_is_stereo_and_lasts_until_the_last_note_has_rung_out(tmp_path: Path) -> None:
-    render_wav(CHORD, tmp_path / "a.wav")
+    render_audio(CHORD, tmp_path / "a.wav")
     samples, rate = read_wav(tmp_path / "a.wav")
     assert (samples.shape[1], rate) == (2, 48_000)
     assert abs(len(samples) / rate - (1 + TAIL_SECONDS)) < 0.1
@@ -86,7 +85,7 @@ def test_the_file_is_stereo_and_lasts_until_the_last_note_has_rung_out(tmp_path:
 
 def test_a_rest_at_the_end_is_silence_that_lasts(tmp_path: Path) -> None:
     notes = NoteSequence(pitch=[60], velocity=[80], start=[0], end=[0.5], end_time=4.0)
-    render_wav(notes, tmp_path / "a.wav")
+    render_audio(notes, tmp_path / "a.wav")
     samples, rate = read_wav(tmp_path / "a.wav")
     assert abs(len(samples) / rate - (4 + TAIL_SECONDS)) < 0.1
 
@@ -105,13 +104,13 @@ def test_a_note_held_by_the_pedal_sounds_on_when_the_key_is_up() -> None:
 
 
 def test_the_same_notes_give_the_same_file(tmp_path: Path) -> None:
-    render_wav(CHORD, tmp_path / "a.wav")
-    render_wav(CHORD, tmp_path / "b.wav")
+    render_audio(CHORD, tmp_path / "a.wav")
+    render_audio(CHORD, tmp_path / "b.wav")
     assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
 
 
 def test_no_notes_are_silence_and_not_a_division_by_zero(tmp_path: Path) -> None:
-    render_wav(NoteSequence(pitch=[], velocity=[], start=[], end=[]), tmp_path / "a.wav")
+    render_audio(NoteSequence(pitch=[], velocity=[], start=[], end=[]), tmp_path / "a.wav")
     samples, _ = read_wav(tmp_path / "a.wav")
     assert not samples.any()
 
@@ -119,28 +118,49 @@ def test_no_notes_are_silence_and_not_a_division_by_zero(tmp_path: Path) -> None
 def test_long_sound_is_scaled_in_blocks_as_in_one_piece(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    render_wav(CHORD, tmp_path / "a.wav")
+    render_audio(CHORD, tmp_path / "a.wav")
     monkeypatch.setattr(audio, "_BLOCK_FRAMES", 997)
-    render_wav(CHORD, tmp_path / "b.wav")
+    render_audio(CHORD, tmp_path / "b.wav")
     assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
 
 
-def test_opus_sounds_as_the_wav_does_and_is_much_smaller(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "smaller"), [("opus", 4), ("mp3", 4), ("flac", 1.5)])
+def test_encoded_it_sounds_as_the_wav_does_and_is_smaller(
+    tmp_path: Path, suffix: str, smaller: float
+) -> None:
     soundfile = pytest.importorskip("soundfile", reason="needs the [audio] extra")
+    if suffix.upper() not in {**soundfile.available_formats(), "OPUS": ""}:
+        pytest.skip("this libsndfile is too old")
     render_audio(CHORD, tmp_path / "a.wav")
-    render_audio(CHORD, tmp_path / "a.opus")
+    render_audio(CHORD, tmp_path / f"a.{suffix}")
     wav, rate = read_wav(tmp_path / "a.wav")
-    opus, opus_rate = soundfile.read(tmp_path / "a.opus")
-    assert (opus_rate, opus.shape) == (rate, wav.shape)
-    assert np.abs(opus).max() < 1
-    error = opus - wav / 32768
-    assert loudness(error) < 0.05 * loudness(wav / 32768)
-    assert (tmp_path / "a.opus").stat().st_size * 4 < (tmp_path / "a.wav").stat().st_size
+    encoded, encoded_rate = soundfile.read(tmp_path / f"a.{suffix}")
+    encoded = encoded[: len(wav)]  # MP3 fills its last frame
+    assert (encoded_rate, encoded.shape) == (rate, wav.shape)
+    assert np.abs(encoded).max() < 1
+    error = encoded - wav / 32768
+    assert loudness(error) < {"flac": 1e-9, "mp3": 0.1, "opus": 0.05}[suffix] * loudness(
+        wav / 32768
+    )
+    sizes = [(tmp_path / f"a.{kind}").stat().st_size for kind in (suffix, "wav")]
+    assert sizes[0] * smaller < sizes[1]
+
+
+def test_a_library_that_is_too_old_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    soundfile = pytest.importorskip("soundfile", reason="needs the [audio] extra")
+    monkeypatch.setattr(soundfile, "available_formats", lambda: {"FLAC": "", "OGG": ""})
+    with pytest.raises(RenderError, match=r"\.mp3: the installed libsndfile cannot write it"):
+        render_audio(CHORD, tmp_path / "a.mp3")
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_kind_of_sound_is_refused_before_it_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"a\.mp3: .* end the name in \.wav or \.opus"):
-        render_audio(CHORD, tmp_path / "a.mp3")
+    with pytest.raises(
+        ConfigError, match=r"a\.aac: end the name .* in \.wav, \.flac, \.mp3, \.opus"
+    ):
+        render_audio(CHORD, tmp_path / "a.aac")
 
 
 def test_without_the_encoder_the_error_says_what_to_install(
@@ -202,11 +222,11 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 def test_a_font_that_is_missing_or_none_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     font = tmp_path / "font.sf2"
     with pytest.raises(RenderError, match=r"font\.sf2: no such file"):
-        render_wav(CHORD, tmp_path / "a.wav", soundfont=font)
+        render_audio(CHORD, tmp_path / "a.wav", soundfont=font)
     for content in (b"", b"RIFF", b"this is no font at all"):
         font.write_bytes(content)
         with pytest.raises(RenderError, match=r"font\.sf2: this font cannot be played"):
-            render_wav(CHORD, tmp_path / "a.wav", soundfont=font)
+            render_audio(CHORD, tmp_path / "a.wav", soundfont=font)
     assert [path.name for path in tmp_path.iterdir()] == ["font.sf2"]
 
 
