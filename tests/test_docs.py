@@ -1,6 +1,7 @@
 """The documents are true: commands parse, links lead somewhere, a figure stands in one place."""
 
 import argparse
+import dataclasses
 import json
 import re
 import runpy
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import music_transformer
 from music_transformer.cli import main as front
+from music_transformer.sampling import Settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GUIDES = ("*.md", "docs/*.md", "scripts/**/*.md", "checkpoints/**/*.md", "data/motifs/*.md")
@@ -118,3 +121,14 @@ def test_the_figures_of_the_released_models_stand_in_one_document() -> None:
         released = json.loads(folder.read_text(encoding="utf-8"))["training"]["released"]
         figure = f"{released['validation']['nll']:.4f}"
         assert [name for name in guides if figure in text_of(name)] == ["README.md"], figure
+
+
+def test_the_page_of_the_api_has_every_public_name_and_every_setting() -> None:
+    page = text_of("docs/api.md")
+    names, settings = (
+        re.findall(r"^\| `(\w+)", part, re.MULTILINE) for part in page.split("## What")
+    )
+    assert sorted(names) == sorted(music_transformer.__all__)
+    rows = [f"| `{one.name}` | {one.metadata['text']} |" for one in dataclasses.fields(Settings)]
+    assert settings == [one.name for one in dataclasses.fields(Settings)]
+    assert [row for row in rows if row not in page] == []

@@ -1,7 +1,7 @@
 """The example notebook runs from top to bottom, and its cells show what they promise.
 
-Its code cells are executed here, in order, as a notebook would: no Jupyter needed. The model is a
-tiny one under the released name.
+Its code cells are executed here, in order, as a notebook would: no Jupyter needed. The models are
+tiny ones under the released names.
 """
 
 import ast
@@ -16,7 +16,7 @@ import torch
 from music_transformer.checkpoint import SEARCH_VARIABLE, save_checkpoint
 from music_transformer.midi import read_midi
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.representations import PerformanceTokenizer
+from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 
@@ -41,28 +41,32 @@ def shown_by(source: str, names: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what the notebook needs, with a tiny `piano`; the working folder is its `docs`."""
+    """A copy of what the notebook needs, with tiny models; the working folder is its `docs`."""
     shutil.copytree(REPOSITORY / "data" / "motifs", tmp_path / "data" / "motifs")
-    tokenizer = PerformanceTokenizer()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = ModelConfig(
-            vocab_size=tokenizer.vocab_size, n_layers=1, d_model=8, n_heads=2, d_ff=8, context=64
-        )
-        model = MusicTransformer(config)
-    save_checkpoint(tmp_path / "checkpoints" / "piano", model, tokenizer, training={})
+    sizes = {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 8, "context": 64}
+    for name, tokenizer in (("piano", PerformanceTokenizer()), ("bach", ChoraleTokenizer())):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = MusicTransformer(ModelConfig(vocab_size=tokenizer.vocab_size, **sizes))
+        save_checkpoint(tmp_path / "checkpoints" / name, model, tokenizer, training={})
     (tmp_path / "docs").mkdir()
     monkeypatch.chdir(tmp_path / "docs")
     monkeypatch.setenv(SEARCH_VARIABLE, str(tmp_path / "checkpoints"))
     return tmp_path
 
 
-def test_the_example_notebook_runs_and_shows_notes_symbols_and_attention(folder: Path) -> None:
+def test_the_example_notebook_runs_and_shows_what_it_says(folder: Path) -> None:
     names: dict[str, Any] = {}
-    motif, symbols, continuation, figure, _ = [shown_by(cell, names) for cell in code_cells()]
+    shown = [shown_by(cell, names) for cell in code_cells()]
+    motif, symbols, continuation, compared, soft, harmonized, figure, _ = shown
     assert "<svg" in motif._repr_html_()
     assert symbols[0].startswith("SET_VELOCITY")
     assert "<svg" in continuation._repr_html_()
+    distances = [distance for distance, _ in compared]
+    assert len(distances) == 4
+    assert distances[0] == min(distances)
+    assert "<svg" in soft._repr_html_()
+    assert set(harmonized.track.tolist()) > {0}
     assert figure._repr_png_().startswith(b"\x89PNG")
     written = read_midi(folder / "out" / "from_notebook.mid")
     assert written.end_time == pytest.approx(names["result"].report.primer_seconds + 10)
