@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         _check_tokenizer(second, data)
         second_report = _measure(args, second, data)
         difference = _difference(report, second_report)
-        result["against"] = {**second_report.to_dict(), "checkpoint": str(second.path)}
+        result["against"] = {**dataclasses.asdict(second_report), "checkpoint": str(second.path)}
         result["difference"] = difference.to_dict()
     elif data.tokenizer.has_melody:
         shuffled = _measure_shuffled(args, session, data, report)
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(
             {
-                **report.to_dict(),
+                **dataclasses.asdict(report),
                 "baselines": baselines,
                 "checkpoint": str(session.path),
                 "data": str(args.data),
@@ -222,7 +222,7 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
     if args.json:
         print_json(
             {
-                "lengths": [result.to_dict() for result in results],
+                "lengths": [dataclasses.asdict(result) for result in results],
                 "context": session.config.context,
                 "split": args.split,
                 "checkpoint": str(session.path),

@@ -67,7 +67,9 @@ def note_attention(
     ids, decoded = _read(session, notes)
     parts = session.tokenizer.note_of_event(ids)
     if at_seconds is not None:
-        query = note_at(decoded, at_seconds)
+        query = int(np.searchsorted(decoded.start, at_seconds + 1e-6, side="right")) - 1
+        if query < 0 or not math.isfinite(at_seconds):
+            raise ConfigError(f"{at_seconds:g} s: no note begins there or before.")
     count, layers = len(decoded), session.config.n_layers
     if not -count <= query < count:
         raise ConfigError(f"note {query}: there are notes 0 to {count - 1}.")
@@ -105,18 +107,6 @@ def require_heads(session: Session) -> None:
             f"{session.path}: the attention of a model of kind {kind_of(session.config)} cannot be "
             "drawn, only that of the heads of a decoder; take another checkpoint, such as piano."
         )
-
-
-def note_at(notes: NoteSequence, seconds: float) -> int:
-    """The row of the last note that begins at `seconds` or before, the highest of a chord.
-
-    Raises:
-        ConfigError: none does.
-    """
-    row = int(np.searchsorted(notes.start, seconds + 1e-6, side="right")) - 1
-    if row < 0 or not math.isfinite(seconds):
-        raise ConfigError(f"{seconds:g} s: no note begins there or before.")
-    return row
 
 
 def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequence]:

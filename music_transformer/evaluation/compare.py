@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from music_transformer.datasets.pairs import evaluation_pairs, shuffled_pairs
 from music_transformer.errors import ConfigError
@@ -47,36 +47,32 @@ from music_transformer.evaluation.nll import (
     piece_nlls,
     protocol_windows,
 )
+from music_transformer.representations.ids import Floats, Ints
 
 if TYPE_CHECKING:
     from music_transformer.datasets.prepared import PreparedData
 
-
-FloatArray = npt.NDArray[np.float64]
-
 RESAMPLES = 10_000
+CONFIDENCE = 0.95
+FIRST_PLACES = 64  # the first bin of places; each further one is as wide as all before it
+SHUFFLED_SEED = 0  # of the exchange of melodies
 
 
 @dataclass(frozen=True)
 class PairedDifference:
     """NLL of the first model minus that of the second, nats per event; below 0 the first is better.
 
-    Attributes:
-        mean: over all events, and over the runs of each model.
-        low, high: ends of the interval.
-        confidence: of the interval, two-sided.
-        pieces: that both were measured on.
-        better_on: pieces on which the first has the lower NLL, its runs averaged.
-        runs: seeds of the first model and of the second.
+    `mean` is over all events, and over the runs of each model; `low` and `high` are the ends of the
+    two-sided interval.
     """
 
     mean: float
     low: float
     high: float
-    confidence: float
-    pieces: int
-    better_on: int
-    runs: tuple[int, int]
+    pieces: int  # that both were measured on
+    better_on: int  # pieces on which the first has the lower NLL, its runs averaged
+    runs: tuple[int, int]  # seeds of the first model and of the second
+    confidence: float = CONFIDENCE
 
     @property
     def order(self) -> int:
@@ -89,12 +85,10 @@ class PairedDifference:
 
 
 def paired_difference(
-    first: npt.ArrayLike,
-    second: npt.ArrayLike,
-    events: Sequence[int] | npt.NDArray[np.int64] | None = None,
+    first: ArrayLike,
+    second: ArrayLike,
+    events: Sequence[int] | Ints | None = None,
     *,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> PairedDifference:
     """The difference of two models on the same pieces, and its interval.
@@ -103,12 +97,10 @@ def paired_difference(
         first, second: mean NLL of each piece, (N,), or (S, N) for S runs with other seeds; the
             number of runs may differ.
         events: (N,) in each piece; None gives every piece the same weight.
-        confidence: of the interval.
-        resamples: of the bootstrap.
         seed: of the bootstrap.
 
     Raises:
-        ConfigError: the two are not of the same two pieces or more, or a number makes no sense.
+        ConfigError: the two are not of the same two pieces or more.
     """
     a = np.atleast_2d(np.asarray(first, dtype=np.float64))  # (S, N)
     b = np.atleast_2d(np.asarray(second, dtype=np.float64))  # (S', N)
@@ -121,63 +113,47 @@ def paired_difference(
         )
     if n_pieces < 2:
         raise ConfigError("paired_difference: one piece says nothing of others; give more.")
-    if not 0 < confidence < 1 or resamples < 1:
-        raise ConfigError(
-            f"confidence={confidence}, resamples={resamples}: choose a confidence between 0 and 1 "
-            "and at least one resample."
-        )
     generator = np.random.default_rng(seed)
     by_piece = a.mean(axis=0) - b.mean(axis=0)  # (N,)
-    drawn = generator.multinomial(n_pieces, np.full(n_pieces, 1 / n_pieces), size=resamples)
+    drawn = generator.multinomial(n_pieces, np.full(n_pieces, 1 / n_pieces), size=RESAMPLES)
     weights = drawn * weight  # (R, N)
     differences = weights @ by_piece / weights.sum(axis=1)  # (R,)
-    differences += _seed_noise(
-        a @ weight / weight.sum(), b @ weight / weight.sum(), generator, resamples
-    )
-    tail = (1 - confidence) / 2
+    runs = a @ weight / weight.sum(), b @ weight / weight.sum()  # (S,), (S',)
+    differences += _seed_noise(*runs, generator)
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(differences, [tail, 1 - tail]).tolist()
     return PairedDifference(
         mean=float(by_piece @ weight / weight.sum()),
         low=low,
         high=high,
-        confidence=confidence,
         pieces=n_pieces,
         better_on=int((by_piece < 0).sum()),
         runs=(len(a), len(b)),
     )
 
 
-def _seed_noise(
-    first: FloatArray, second: FloatArray, generator: np.random.Generator, count: int
-) -> FloatArray:
-    """(count,) deviates of the difference of two means over runs, from the NLL of each run."""
+def _seed_noise(first: Floats, second: Floats, generator: np.random.Generator) -> Floats:
+    """(R,) deviates of the difference of two means over runs, from the NLL of each run."""
     parts = [
         (runs.var(ddof=1) / len(runs), len(runs) - 1) for runs in (first, second) if len(runs) > 1
     ]
     variance = sum(part for part, _ in parts)
     if not variance > 0:
-        return np.zeros(count)
+        return np.zeros(RESAMPLES)
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)  # Welch
-    noise: FloatArray = generator.standard_t(freedom, count) * variance**0.5
+    noise: Floats = generator.standard_t(freedom, RESAMPLES) * variance**0.5
     return noise
-
-
-SEED = 0  # of the exchange
 
 
 @dataclass(frozen=True)
 class ShuffledNll:
-    """The NLL with exchanged melodies, and how much worse it is than with the right ones.
+    """The NLL with the melodies of other pieces, and that minus the NLL with the right ones.
 
-    Attributes:
-        nll: over all events, with the melodies of other pieces.
-        difference: that minus the NLL with the right ones; above 0 the model listens.
-        seed: of the exchange.
+    Above 0 the model uses its melody.
     """
 
     nll: float
     difference: PairedDifference
-    seed: int
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -186,7 +162,7 @@ class ShuffledNll:
             "difference": self.difference.mean,
             "interval": [self.difference.low, self.difference.high],
             "worse_on": self.difference.pieces - self.difference.better_on,
-            "shuffled_seed": self.seed,
+            "shuffled_seed": SHUFFLED_SEED,
         }
 
 
@@ -196,7 +172,6 @@ def shuffled_nll(
     report: NllReport,
     *,
     batch_size: int = 8,
-    seed: int = SEED,
     progress: Progress | None = None,
 ) -> ShuffledNll:
     """The NLL of an accompaniment model with the melodies exchanged among pieces.
@@ -205,7 +180,6 @@ def shuffled_nll(
         report: of the same model on the same data with the right melodies; the split and the
             context are those it was made with.
         batch_size, progress: as for `evaluate_nll`.
-        seed: of the exchange.
 
     Raises:
         ConfigError: the split has fewer than two pieces.
@@ -215,7 +189,7 @@ def shuffled_nll(
     losses = event_losses(
         model,
         data.tokenizer,
-        shuffled_pairs(pairs, seed),
+        shuffled_pairs(pairs, SHUFFLED_SEED),
         batch_size=batch_size,
         progress=progress,
     )
@@ -224,10 +198,7 @@ def shuffled_nll(
         [piece.nll for piece in report.by_piece],
         [piece.events for piece in report.by_piece],
     )
-    return ShuffledNll(float(losses.loss.mean()), difference, seed)
-
-
-FIRST_PLACES = 64  # the first bin of places; each further one is as wide as all before it
+    return ShuffledNll(float(losses.loss.mean()), difference)
 
 
 @dataclass(frozen=True)
@@ -249,10 +220,6 @@ class LengthNll:
     standard_error: float | None
     events: int
     by_place: list[PlaceNll]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
 
 
 def nll_by_length(
@@ -284,19 +251,16 @@ def nll_by_length(
             batch_size=max(1, batch_size * shortest // max(length, 1)),
             progress=progress,
         )
-        results.append(_summary(length, losses))
+        results.append(
+            LengthNll(
+                length=length,
+                nll=float(losses.loss.mean()),
+                standard_error=mean_and_error(piece_nlls(losses))[1],
+                events=len(losses.loss),
+                by_place=_by_place(length, losses),
+            )
+        )
     return results
-
-
-def _summary(length: int, losses: EventLosses) -> LengthNll:
-    _, error = mean_and_error(piece_nlls(losses))
-    return LengthNll(
-        length=length,
-        nll=float(losses.loss.mean()),
-        standard_error=error,
-        events=len(losses.loss),
-        by_place=_by_place(length, losses),
-    )
 
 
 def _by_place(length: int, losses: EventLosses) -> list[PlaceNll]:

@@ -27,6 +27,8 @@ Source: Bloom 1970, "Space/time trade-offs in hash coding with allowable errors"
 Flood 2014, "Fast splittable pseudorandom number generators" (the mix). The measure is our own.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,6 +39,7 @@ import numpy.typing as npt
 
 from music_transformer.errors import CheckpointError, DatasetError
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
+from music_transformer.representations.ids import Ints, Mask
 
 INDEX_FILE = "memorisation.safetensors"
 FORMAT = "1"
@@ -46,8 +49,6 @@ COMMON_INTERVALS = 2  # a scale has two, a trill one, a chromatic run one
 SIZE_BYTES = 5_000_000
 TOGETHER_SECONDS = 0.02
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
 _INTERVAL_ZERO = 128  # intervals are -127..127; added, they are positive
@@ -57,14 +58,11 @@ _INTERVAL_ZERO = 128  # intervals are -127..127; added, they are positive
 class KnownRun:
     """The longest run of notes that also stands in training.
 
-    Attributes:
-        notes: how many; 0 where none is as long as the index can tell.
-        shortest: notes of the shortest run that it can tell.
-        start, end: the onsets of its first note and of its last, in seconds.
+    `start` and `end` are the onsets of its first note and of its last, in seconds.
     """
 
-    notes: int
-    shortest: int
+    notes: int  # 0 where none is as long as the index can tell
+    shortest: int  # notes of the shortest run that it can tell
     start: float = 0.0
     end: float = 0.0
 
@@ -80,21 +78,15 @@ class KnownRun:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class MemorisationIndex:
-    """Which n-grams of intervals stand in the training data.
+    """Which n-grams of intervals stand in the training data."""
 
-    Attributes:
-        n: intervals in an n-gram.
-        hashes: places for each.
-        grams: how many different ones were entered.
-        data: checksum of the prepared data they are from.
-    """
-
-    def __init__(
-        self, bits: npt.NDArray[np.uint8], *, n: int, hashes: int, grams: int, data: str
-    ) -> None:
-        self._bits = bits  # (M,)
-        self.n, self.hashes, self.grams, self.data = n, hashes, grams, data
+    bits: npt.NDArray[np.uint8]  # (M,)
+    n: int  # intervals in an n-gram
+    hashes: int  # places for each
+    grams: int  # how many different ones were entered
+    data: str  # checksum of the prepared data they are from
 
     @classmethod
     def build(
@@ -104,7 +96,7 @@ class MemorisationIndex:
         n: int = NGRAM_INTERVALS,
         size_bytes: int = SIZE_BYTES,
         data: str = "",
-    ) -> "MemorisationIndex":
+    ) -> MemorisationIndex:
         """The index of some pieces, with as many places per n-gram as give the fewest errors.
 
         Raises:
@@ -115,14 +107,14 @@ class MemorisationIndex:
         if not len(grams):
             raise DatasetError(f"no piece has more than {n} notes: there is nothing to index.")
         hashes = max(1, round(8 * size_bytes / len(grams) * math.log(2)))
-        index = cls(np.zeros(size_bytes, np.uint8), n=n, hashes=hashes, grams=len(grams), data=data)
+        index = cls(np.zeros(size_bytes, np.uint8), n, hashes, len(grams), data)
         for place in index._places(grams):  # (N,) each
             byte, bit = np.divmod(place, np.uint64(8))
-            np.bitwise_or.at(index._bits, byte, np.left_shift(1, bit).astype(np.uint8))
+            np.bitwise_or.at(index.bits, byte, np.left_shift(1, bit).astype(np.uint8))
         return index
 
     @classmethod
-    def load(cls, path: Path) -> "MemorisationIndex":
+    def load(cls, path: Path) -> MemorisationIndex:
         """The index in a file.
 
         Raises:
@@ -156,7 +148,7 @@ class MemorisationIndex:
 
         about = {"format": FORMAT, "n": self.n, "hashes": self.hashes, "grams": self.grams}
         metadata = {name: str(value) for name, value in about.items()} | {"data": self.data}
-        save_file({"bits": self._bits}, path, metadata=metadata)
+        save_file({"bits": self.bits}, path, metadata=metadata)
 
     @property
     def shortest_run(self) -> int:
@@ -166,14 +158,14 @@ class MemorisationIndex:
     @property
     def false_alarm_rate(self) -> float:
         """Expected share of unknown n-grams that seem known."""
-        return float(np.unpackbits(self._bits).sum() / (8 * len(self._bits))) ** self.hashes
+        return float(np.unpackbits(self.bits).sum() / (8 * len(self.bits))) ** self.hashes
 
-    def known(self, steps: IntArray) -> BoolArray:
+    def known(self, steps: Ints) -> Mask:
         """For each n-gram of intervals (N,), whether it stands in training: (N - n + 1,)."""
         found = np.ones(max(len(steps) - self.n + 1, 0), dtype=bool)
         for place in self._places(_hashes(steps, self.n)):
             byte, bit = np.divmod(place, np.uint64(8))
-            found &= np.right_shift(self._bits[byte], bit.astype(np.uint8)) & 1 == 1
+            found &= np.right_shift(self.bits[byte], bit.astype(np.uint8)) & 1 == 1
         return found
 
     def longest_run(self, notes: NoteSequence) -> KnownRun:
@@ -196,7 +188,7 @@ class MemorisationIndex:
         """The bits of each n-gram: as many arrays (N,) as there are hashes."""
         step = _mix(grams) | np.uint64(1)
         for i in range(self.hashes):
-            yield (grams + np.uint64(i) * step) % np.uint64(8 * len(self._bits))
+            yield (grams + np.uint64(i) * step) % np.uint64(8 * len(self.bits))
 
 
 def find_index(checkpoint: Path) -> MemorisationIndex | None:
@@ -209,32 +201,32 @@ def find_index(checkpoint: Path) -> MemorisationIndex | None:
     return MemorisationIndex.load(path) if path.is_file() else None
 
 
-def intervals(notes: NoteSequence) -> IntArray:
+def intervals(notes: NoteSequence) -> Ints:
     """The pitch intervals from note to note, (N - 1,), chords from the bottom up."""
-    steps: IntArray = np.diff(notes.pitch[_order(notes)])
+    steps: Ints = np.diff(notes.pitch[_order(notes)])
     return steps
 
 
-def _order(notes: NoteSequence) -> IntArray:
+def _order(notes: NoteSequence) -> Ints:
     """(N,) the notes by onset, those struck together by pitch."""
     by_onset = np.argsort(notes.start, kind="stable")
     moment = np.round(notes.start[by_onset] * STEPS_PER_SECOND)
     apart = np.diff(moment) > TOGETHER_SECONDS * STEPS_PER_SECOND
     chord = np.concatenate([[0], np.cumsum(apart)])[: len(moment)]  # (N,)
-    order: IntArray = by_onset[np.lexsort((notes.pitch[by_onset], chord))]
+    order: Ints = by_onset[np.lexsort((notes.pitch[by_onset], chord))]
     return order
 
 
-def _common(steps: IntArray, n: int) -> BoolArray:
+def _common(steps: Ints, n: int) -> Mask:
     """(N - n + 1,) whether an n-gram has so few sizes of interval that it is nobody's."""
     if len(steps) < n:
         return np.zeros(0, dtype=bool)
     sizes = np.sort(np.lib.stride_tricks.sliding_window_view(np.abs(steps), n), axis=1)
-    common: BoolArray = (np.diff(sizes, axis=1) > 0).sum(axis=1) < COMMON_INTERVALS
+    common: Mask = (np.diff(sizes, axis=1) > 0).sum(axis=1) < COMMON_INTERVALS
     return common
 
 
-def _hashes(steps: IntArray, n: int) -> Hashes:
+def _hashes(steps: Ints, n: int) -> Hashes:
     """(N - n + 1,) a hash of every n successive intervals; none where there are fewer."""
     count = max(len(steps) - n + 1, 0)
     codes = (steps + _INTERVAL_ZERO).astype(np.uint64)

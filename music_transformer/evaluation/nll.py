@@ -18,11 +18,10 @@ The protocol (it changes the number by more than many a model does, so it is fix
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -30,14 +29,14 @@ from torch import Tensor
 from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pairs
 from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.model.registry import evaluating
 from music_transformer.model.terms import without_mask
+from music_transformer.representations.ids import Floats, Ints
 
 if TYPE_CHECKING:
     from music_transformer.datasets.prepared import PreparedData
     from music_transformer.representations.base import Representation
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 _N_QUARTERS = 4
@@ -49,25 +48,9 @@ class EventModel(Protocol):
     @property
     def config(self) -> Any: ...
 
-    @property
-    def training(self) -> bool: ...
-
-    def train(self, mode: bool = True) -> Any: ...
-
     def parameters(self) -> Iterator[Any]: ...
 
     def __call__(self, ids: Tensor, **given: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How a number was measured; windows and strides in events, `windows` None for all of them."""
-
-    split: str
-    kind: str
-    context: int
-    stride: int
-    windows: int | None
 
 
 @dataclass(frozen=True)
@@ -100,12 +83,8 @@ class NllReport:
     odd_sixteenths: float | None = None  # chorale: second and fourth
     off_beat: float | None = None  # chorale: the last two together
     nll_without_mask: float | None = None  # performance state: of the logits before their mask
-    protocol: dict[str, Any]
-    by_piece: list[PieceNll]  # to compare two models on the same pieces, see `paired`
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
+    protocol: dict[str, Any]  # split, kind, context and stride in events, windows (None: all)
+    by_piece: list[PieceNll]  # to compare two models on the same pieces, see `compare`
 
 
 @dataclass(frozen=True)
@@ -116,11 +95,11 @@ class EventLosses:
     the loss before the mask of the performance state, the same for models without one.
     """
 
-    loss: FloatArray
-    unmasked: FloatArray
-    piece: IntArray
-    place: IntArray
-    column: IntArray
+    loss: Floats
+    unmasked: Floats
+    piece: Ints
+    place: Ints
+    column: Ints
 
 
 def evaluate_nll(
@@ -154,9 +133,34 @@ def evaluate_nll(
     tokenizer = data.tokenizer
     windows = protocol_windows(data, split, context, max_windows)
     losses = event_losses(model, tokenizer, windows, batch_size=batch_size, progress=progress)
-    stride = tokenizer.evaluation_stride(context)
-    protocol = Measure(split, tokenizer.kind, context, stride, max_windows)
-    return _report(losses, protocol, tokenizer)
+    by_piece = piece_nlls(losses)
+    mean, error = mean_and_error(by_piece)
+    quarter = losses.column * _N_QUARTERS // context
+    groups: dict[str, Any] = {
+        name: _means(losses.loss, mask.astype(np.int64), 2)[1]
+        for name, mask in tokenizer.loss_groups(losses.place).items()
+    }
+    voices = {name: groups.pop(name) for name in tokenizer.voices}
+    masked = bool((losses.unmasked != losses.loss).any())
+    return NllReport(
+        nll=float(losses.loss.mean()),
+        events=len(losses.loss),
+        pieces=len(by_piece),
+        mean_over_pieces=mean,
+        standard_error=error,
+        by_quarter=_means(losses.loss, quarter, _N_QUARTERS),
+        by_voice={name: nll for name, nll in voices.items() if nll is not None} or None,
+        **groups,
+        nll_without_mask=float(losses.unmasked.mean()) if masked else None,
+        protocol={
+            "split": split,
+            "kind": tokenizer.kind,
+            "context": context,
+            "stride": tokenizer.evaluation_stride(context),
+            "windows": max_windows,
+        },
+        by_piece=by_piece,
+    )
 
 
 def event_losses(
@@ -182,19 +186,14 @@ def event_losses(
     # Long ones first: little padding, and what does not fit in memory fails at once.
     windows = sorted(windows, key=lambda window: -len(window.ids))
     where = next(model.parameters()).device
-    was_training = model.training
-    model.train(False)
     parts: list[EventLosses] = []
-    try:
-        # Not inference_mode: tables that a model keeps from here would be unusable in training.
-        with torch.no_grad():
-            for first in range(0, len(windows), batch_size):
-                batch = windows[first : first + batch_size]
-                parts.append(_batch_losses(model, batch, tokenizer.pad, where))
-                if progress is not None:
-                    progress(first + len(batch), len(windows))
-    finally:
-        model.train(was_training)
+    # Not inference_mode: tables that a model keeps from here would be unusable in training.
+    with evaluating(model), torch.no_grad():
+        for first in range(0, len(windows), batch_size):
+            batch = windows[first : first + batch_size]
+            parts.append(_batch_losses(model, batch, tokenizer.pad, where))
+            if progress is not None:
+                progress(first + len(batch), len(windows))
     names = [one.name for one in fields(EventLosses)]
     return EventLosses(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
@@ -278,32 +277,7 @@ def mean_and_error(by_piece: Sequence[PieceNll]) -> tuple[float, float | None]:
     return float(np.mean(means)), error
 
 
-def _report(losses: EventLosses, protocol: Measure, tokenizer: "Representation") -> NllReport:
-    by_piece = piece_nlls(losses)
-    mean, error = mean_and_error(by_piece)
-    quarter = losses.column * _N_QUARTERS // protocol.context
-    groups: dict[str, Any] = {
-        name: _means(losses.loss, mask.astype(np.int64), 2)[1]
-        for name, mask in tokenizer.loss_groups(losses.place).items()
-    }
-    voices = {name: groups.pop(name) for name in tokenizer.voices}
-    masked = bool((losses.unmasked != losses.loss).any())
-    return NllReport(
-        nll=float(losses.loss.mean()),
-        events=len(losses.loss),
-        pieces=len(by_piece),
-        mean_over_pieces=mean,
-        standard_error=error,
-        by_quarter=_means(losses.loss, quarter, _N_QUARTERS),
-        by_voice={name: nll for name, nll in voices.items() if nll is not None} or None,
-        **groups,
-        nll_without_mask=float(losses.unmasked.mean()) if masked else None,
-        protocol=asdict(protocol),
-        by_piece=by_piece,
-    )
-
-
-def _means(loss: FloatArray, group: IntArray, n_groups: int = 0) -> list[float | None]:
+def _means(loss: Floats, group: Ints, n_groups: int = 0) -> list[float | None]:
     """Mean loss of each group 0, 1, ...; None for a group without events."""
     totals = np.bincount(group, weights=loss, minlength=n_groups)
     counts = np.bincount(group, minlength=n_groups)

@@ -47,7 +47,7 @@ def build_model(config: Any) -> Any:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """The model without dropout for the time of the block, and then as it was."""
     was_training = model.training
     model.eval()

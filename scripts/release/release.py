@@ -28,8 +28,9 @@ from music_transformer.checkpoint import (
 )
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
-from music_transformer.evaluation import NllReport, count_baselines, evaluate_nll
+from music_transformer.evaluation.baselines import count_baselines
 from music_transformer.evaluation.compare import ShuffledNll, shuffled_nll
+from music_transformer.evaluation.nll import NllReport, evaluate_nll
 from music_transformer.model import AccompanimentConfig, RNNConfig
 from music_transformer.sampling import Sampling
 
@@ -118,7 +119,11 @@ def main() -> int:
             "hours": args.hours,
             "events": args.events,
             **{
-                split: {key: value for key, value in one.to_dict().items() if key != "by_piece"}
+                split: {
+                    key: value
+                    for key, value in dataclasses.asdict(one).items()
+                    if key != "by_piece"
+                }
                 for split, (one, _) in measured.items()
             },
         }

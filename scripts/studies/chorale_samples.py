@@ -31,7 +31,7 @@ from tqdm import tqdm
 from music_transformer.checkpoint import Session, load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
-from music_transformer.evaluation import beside, describe_chorale
+from music_transformer.evaluation.statistics import beside, describe_chorale
 from music_transformer.generation import Settings
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.loop import SampleSpec

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ from tqdm import tqdm
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
-from music_transformer.evaluation import evaluate_nll
 from music_transformer.evaluation.compare import paired_difference
+from music_transformer.evaluation.nll import evaluate_nll
 
 SHORTEST_SLICE_MINUTES = 0.05
 
@@ -378,7 +378,7 @@ def _measured(
             progress=report,
         )
     parameters = sum(parameter.numel() for parameter in session.model.parameters())
-    measured = {**found.to_dict(), "parameters": parameters, "asked": asked}
+    measured = {**asdict(found), "parameters": parameters, "asked": asked}
     _keep(kept, measured)
     return measured
 

@@ -36,7 +36,7 @@ from tqdm import tqdm
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MidiError, MusicTransformerError
-from music_transformer.evaluation import describe
+from music_transformer.evaluation.statistics import describe
 from music_transformer.generation import Settings
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies

@@ -11,7 +11,7 @@ import torch
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.datasets.prepared import write_prepared
-from music_transformer.evaluation import describe
+from music_transformer.evaluation.statistics import describe
 from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from music_transformer.evaluation import (
+from music_transformer.evaluation.statistics import (
     beside,
     describe_chorale,
     mean_pitch_class_distance,

@@ -8,7 +8,7 @@ import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
-from music_transformer.evaluation.attention import note_at, note_attention
+from music_transformer.evaluation.attention import note_attention
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model.introspection import attention_weights
 from music_transformer.notes import NoteSequence, Tempos
@@ -71,7 +71,7 @@ def test_the_notes_stand_where_they_stand_in_the_file() -> None:
 def test_a_query_may_be_named_by_its_time() -> None:
     assert note_attention(PIANO, THREE, at_seconds=2.49).query == 1
     assert note_attention(PIANO, THREE, at_seconds=2.5).query == 2
-    assert note_at(THREE, 100.0) == 2
+    assert note_attention(PIANO, THREE, at_seconds=100.0).query == 2
     with pytest.raises(ConfigError, match=r"1\.9 s: no note begins"):
         note_attention(PIANO, THREE, at_seconds=1.9)
 

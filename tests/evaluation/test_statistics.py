@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from music_transformer.errors import MidiError, TokenError
-from music_transformer.evaluation import average, describe, describe_chorale
 from music_transformer.evaluation.statistics import (
+    average,
     chord_labels,
+    describe,
+    describe_chorale,
     inter_onset_shares,
     longest_run,
     parallels,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import ConfigError
-from music_transformer.evaluation import evaluate_nll
+from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.model import AccompanimentConfig, ModelConfig, MusicTransformer
 from music_transformer.model import performance_state as ps
 from music_transformer.model.seq2seq import AccompanimentTransformer

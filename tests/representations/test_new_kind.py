@@ -14,7 +14,8 @@ from music_transformer.cli.main import main
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.pairs import training_windows
 from music_transformer.errors import ConfigError
-from music_transformer.evaluation import count_baselines, evaluate_nll
+from music_transformer.evaluation.baselines import count_baselines
+from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.generation import accompany, generate
 from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer

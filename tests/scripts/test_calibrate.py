@@ -11,7 +11,7 @@ import torch
 from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import write_prepared
-from music_transformer.evaluation import evaluate_nll
+from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import ChoraleTokenizer
 
