@@ -23,25 +23,15 @@ from music_transformer.representations.ids import Floats
 
 @dataclass(frozen=True)
 class NoteAttention:
-    """The attention of one layer on the way to one note.
+    """The attention of one layer on the way to one note; `by_note` and `elsewhere` make 1."""
 
-    Attributes:
-        notes: all notes of the piece, as the tokenizer gives them back.
-        query: the row of the note that was written.
-        layer: 0 is the first.
-        by_note: (H, M) weight on each note; 0 for later ones and those out of the context.
-        elsewhere: (H,) weight on START and on time between the notes; with `by_note` it makes 1.
-        by_event: (H, L, L) the whole map of the window, the query in its last row.
-        first_event: the index in the piece of the window's first id; START is 0.
-    """
-
-    notes: NoteSequence
-    query: int
-    layer: int
-    by_note: Floats
-    elsewhere: Floats
-    by_event: Floats
-    first_event: int
+    notes: NoteSequence  # all of the piece, as the tokenizer gives them back
+    query: int  # the row of the note that was written
+    layer: int  # 0 is the first
+    by_note: Floats  # (H, M) weight on each note; 0 for later ones and those out of the context
+    elsewhere: Floats  # (H,) weight on START and on time between the notes
+    by_event: Floats  # (H, L, L) the whole map of the window, the query in its last row
+    first_event: int  # the index in the piece of the window's first id; START is 0
 
 
 def note_attention(
@@ -97,11 +87,7 @@ def note_attention(
 
 
 def require_heads(session: Session) -> None:
-    """Check that the model has attention heads to look at.
-
-    Raises:
-        ConfigError: it is not a decoder.
-    """
+    """Raise ConfigError where the model is not a decoder, with attention heads to look at."""
     if not isinstance(session.config, ModelConfig):
         raise ConfigError(
             f"{session.path}: the attention of a model of kind {kind_of(session.config)} cannot be "
@@ -126,8 +112,7 @@ def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequenc
 def weights_by_note(weights: Floats, parts: NoteIndex, first: int) -> tuple[Floats, Floats]:
     """Weights (..., L) on ids, of which position 0 holds event `first` - 1, summed by note.
 
-    Returns:
-        (..., M) on each note, and (...) on what is part of none.
+    (..., M) on each note, and (...) on what is part of none.
     """
     owner = np.append(-1, parts.note)[first : first + weights.shape[-1]]  # (L,)
     by_note = np.zeros((*weights.shape[:-1], len(parts.onset) + 1))  # the last column is nobody's

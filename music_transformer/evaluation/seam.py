@@ -73,11 +73,8 @@ def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str
 def seam_distance(primer: NoteSequence, continuation: NoteSequence) -> float:
     """How far a continuation is from its primer: mean of `MEASURES`, each over `PIANISTS`.
 
-    Of the last `PRIMER_SECONDS` of the primer, and half as much again of what follows; 1 is as far
-    as pianists go, infinite where nothing begins in either.
-
-    Args:
-        continuation: its second 0 is the primer's end.
+    Of the last `PRIMER_SECONDS` of the primer, and half as much again of what follows, whose second
+    0 is the primer's end; 1 is as far as pianists go, infinite where nothing begins in either.
     """
     end = primer.end_time
     given = part(primer, max(end - PRIMER_SECONDS, 0), end + 1e-6)
@@ -88,25 +85,17 @@ def seam_distance(primer: NoteSequence, continuation: NoteSequence) -> float:
 
 @dataclass(frozen=True)
 class Drift:
-    """How far continuations are from their primers, over how far the true ones are.
+    """How far continuations are from their primers, over how far the true ones are."""
 
-    Attributes:
-        drift: geometric mean of `by_measure`; 1 is like the truth.
-        interval: of `drift`, 95 %, bootstrap over primers.
-        by_measure: mean distance over mean distance of the truth.
-    """
-
-    drift: float
-    interval: tuple[float, float]
-    by_measure: dict[str, float]
+    drift: float  # geometric mean of `by_measure`; 1 is like the truth
+    interval: tuple[float, float]  # of `drift`, 95 %, bootstrap over primers
+    by_measure: dict[str, float]  # mean distance over mean distance of the truth
 
 
 def drift(given: Sequence[Mapping[str, float]], truth: Sequence[Mapping[str, float]]) -> Drift:
-    """Distances of continuations against those of the truth, primer by primer.
+    """`seam_distances` of continuations against those of the true ones, primer by primer.
 
-    Args:
-        given: `seam_distances`, one for each primer; those that are NaN are left out.
-        truth: of the true continuations of the same primers.
+    Primers with a distance that is NaN are left out.
     """
     both = np.array([[[one[n] for n in MEASURES] for one in side] for side in (given, truth)])
     both = both[:, ~np.isnan(both).any(axis=(0, 2))]  # (2, N, measures)

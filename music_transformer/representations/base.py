@@ -31,17 +31,13 @@ LONGEST_CLOSING_REST_SECONDS = 3600.0
 class Primer:
     """The ids to continue, START not among them.
 
-    Attributes:
-        ids: possibly none.
-        first_place: index of the first id in its piece; the START before it has this place.
-        seconds_per_beat: the primer's last beat, where time is counted in beats.
-        begin, end: the seconds between which they lie in the notes they were read from; where they
-            are equal, `read_primer` counts the end from the ids.
+    `begin` and `end` are the seconds between which they lie in the notes they were read from; where
+    they are equal, `read_primer` counts the end from the ids.
     """
 
     ids: list[int]
-    first_place: int = 0
-    seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
+    first_place: int = 0  # index of the first id in its piece; the START before it has this place
+    seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT  # the last, where time is counted in beats
     begin: float = 0.0
     end: float = 0.0
 
@@ -56,15 +52,10 @@ class Limits:
 
 
 class NoteIndex(NamedTuple):
-    """Ids and the rows of ``decode(ids)``.
+    """Ids and the rows of ``decode(ids)``."""
 
-    Attributes:
-        note: (N,) the row that each id is part of, -1 for none.
-        onset: (M,) the index of the id with which each row begins.
-    """
-
-    note: Ints
-    onset: Ints
+    note: Ints  # (N,) the row that each id is part of, -1 for none
+    onset: Ints  # (M,) the index of the id with which each row begins
 
 
 class Grammar(ABC):
@@ -104,11 +95,7 @@ class Grammar(ABC):
 
     @abstractmethod
     def mask(self, remaining: int | None = None) -> Mask:
-        """(V,) bool, True = may come next; valid until the next call.
-
-        Args:
-            remaining: how many events are still wanted.
-        """
+        """(V,) bool, True = may come next of the `remaining` events; valid until the next call."""
 
     @abstractmethod
     def clip(self, event_id: int) -> int:
@@ -187,22 +174,15 @@ class Representation(ABC):
 
     @abstractmethod
     def encode_array(self, notes: NoteSequence, *, keep_silence: bool = True) -> NDArray[np.uint16]:
-        """The canonical ids of the notes as an array (N,).
-
-        Args:
-            notes: in seconds.
-            keep_silence: keep the time before the first note.
-        """
+        """The canonical ids of the notes (N,), with the time before the first note or without."""
 
     @abstractmethod
     def decode(
         self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
     ) -> NoteSequence:
-        """The notes of any sequence of known ids.
+        """The notes of any sequence of known ids; PAD, START and END are skipped.
 
-        Args:
-            ids: PAD, START and END are skipped.
-            seconds_per_beat: where time is counted in beats; elsewhere it changes nothing.
+        `seconds_per_beat` is for kinds that count time in beats.
 
         Raises:
             TokenError: an id outside the vocabulary, named with its position.
@@ -319,11 +299,7 @@ class Representation(ABC):
           open to the model.
         - Leading silence goes, the cut part's too, unless `keep_silence`.
         - PAD, START and END among given ids are skipped.
-
-        Args:
-            primer: what to continue.
-            last_seconds: keep only so much of its end.
-            keep_silence: keep the time before the first note.
+        - `last_seconds` keeps only so much of its end.
 
         Raises:
             MidiError: notes without a note, in all or in the part kept.
@@ -398,9 +374,8 @@ class Representation(ABC):
 def note_index(owner: list[int], onsets: list[tuple[int, int, int, int]]) -> NoteIndex:
     """The index of notes that were numbered as they came.
 
-    Args:
-        owner: the number of the note that each id is part of, -1 for none.
-        onsets: time, pitch and voice of each note, and the index of its first id.
+    `owner` is the number of the note that each id is part of, -1 for none; `onsets` time, pitch and
+    voice of each note, and the index of its first id.
     """
     order = sorted(range(len(onsets)), key=lambda number: onsets[number][:3])
     row = np.empty(len(onsets) + 1, dtype=np.int64)

@@ -191,13 +191,8 @@ class PerformanceTokenizer(Representation):
         if factor == 1:
             return piece[place : place + length]
         head = piece[: int(place == 0)]
-        crop, at_end = stretched_crop(
-            self,
-            piece[1:-1],
-            first=max(0, place - 1),
-            length=length - len(head),
-            factor=factor,
-        )
+        room, first = length - len(head), max(0, place - 1)
+        crop, at_end = stretched_crop(self, piece[1:-1], first=first, length=room, factor=factor)
         return np.concatenate([head, crop, piece[len(piece) - at_end :]])[:length]
 
     def plain_crop(
@@ -209,14 +204,8 @@ class PerformanceTokenizer(Representation):
         return np.concatenate([piece[:1], crop, piece[len(piece) - at_end :]])[:length], known
 
     def gapped_crop(
-        self,
-        piece: IdArray,
-        place: int,
-        length: int,
-        factor: float,
-        random: np.random.Generator,
+        self, piece: IdArray, place: int, length: int, factor: float, random: np.random.Generator
     ) -> tuple[IdArray, int]:
-        """A crop with its later part told before it, and how many of its ids are told."""
         return gapped(self, self.crop(piece, place, length, factor), length, random)
 
     def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
@@ -240,10 +229,7 @@ class PerformanceTokenizer(Representation):
     def baselines(self, train: Sequence[IdArray], pieces: Sequence[IdArray]) -> dict[str, float]:
         return performance_baselines(train, pieces, self.vocab_size)
 
-    def _read_primer(
-        self, primer: NoteSequence | Sequence[int], last_seconds: float | None, keep_silence: bool
-    ) -> Primer:
-        return read_primer(self, primer, last_seconds, keep_silence)
+    _read_primer = read_primer
 
     def _split_at(self, ids: list[int], seconds: float) -> tuple[list[int], list[int]]:
         return split_at(ids, int(to_steps(seconds)))
