@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from music_transformer.errors import ShapeError
-from music_transformer.model.config import AccompanimentConfig, ModelConfig
+from music_transformer.model.accompaniment_config import AccompanimentConfig
+from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
 from music_transformer.model.linear import Linear
 from music_transformer.model.positions import NO_TIME, Reading

@@ -181,12 +181,7 @@ class DecoderLayer(Layer):
         super().__init__(config, CausalAttention(config))
 
     def forward(
-        self,
-        x: Tensor,
-        *,
-        layer: int,
-        cache: KVCache | None = None,
-        shared: object = None,
+        self, x: Tensor, *, layer: int, cache: KVCache | None = None, shared: object = None
     ) -> Tensor:
         """x (B, L, d_model) -> (B, L, d_model)."""
         normed = self.attention_norm(x)

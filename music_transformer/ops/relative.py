@@ -48,12 +48,7 @@ FEW_LOGITS_ELSEWHERE = (1 << 22, 1 << 20)
 
 
 def choose_implementation(
-    queries: int,
-    keys: int,
-    *,
-    dropout: float = 0.0,
-    device: str = "cpu",
-    gradients: bool = True,
+    queries: int, keys: int, *, dropout: float = 0.0, device: str = "cpu", gradients: bool = True
 ) -> str:
     """What ``auto`` stands for at this size: ``skew`` or ``blockwise``.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.config import AccompanimentConfig, ModelConfig
+from music_transformer.model.accompaniment_config import AccompanimentConfig
+from music_transformer.model.config import ModelConfig
 from music_transformer.model.rnn import RNNConfig
 from music_transformer.training.config import TrainingConfig
 

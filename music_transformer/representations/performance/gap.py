@@ -15,7 +15,6 @@ import numpy as np
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.representations.base import Representation
 from music_transformer.representations.ids import IdArray
-from music_transformer.representations.performance.primer import split_at
 from music_transformer.representations.performance.vocabulary import (
     END,
     N_EVENTS,
@@ -23,6 +22,7 @@ from music_transformer.representations.performance.vocabulary import (
     TIME_SHIFT,
     VELOCITY,
     rest,
+    split_at,
     time_of,
 )
 

@@ -5,18 +5,21 @@ A piece begins with START, and every note that ends in it has begun in it. So wh
 are left behind, the notes that sound at that moment are struck there, as loud as they were.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.representations.base import (
+    Limits,
     Primer,
     Representation,
     check_closing_rest,
     no_note_in,
 )
-from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
     N_EVENTS,
@@ -29,6 +32,9 @@ from music_transformer.representations.performance.vocabulary import (
     time_of,
     without_leading_silence,
 )
+
+if TYPE_CHECKING:
+    from music_transformer.representations.performance.grammar import PerformanceGrammar
 
 
 def read_primer(
@@ -64,8 +70,7 @@ def last_part(tokenizer: Representation, ids: list[int], steps: int) -> list[int
 
     Notes that sound at the cut begin there; those that still sound at the end stay open.
     """
-    grammar = PerformanceGrammar(tokenizer.vocab_size)
-    grammar.read(ids)
+    grammar = cast("PerformanceGrammar", tokenizer.grammar(Primer(ids), Limits()))
     cut = grammar.step - steps
     if cut <= 0:
         return ids
@@ -114,14 +119,3 @@ def later_part(
 def _last_velocity(ids: list[int]) -> int:
     """The SET_VELOCITY in force after some ids, -1 for none."""
     return next((i for i in reversed(ids) if VELOCITY <= i < N_EVENTS), -1)
-
-
-def split_at(ids: list[int], cut: int) -> tuple[list[int], list[int]]:
-    """The ids before step `cut`, lasting until then, and the rest."""
-    step = 0
-    for index, event_id in enumerate(ids):
-        shift = time_of([event_id])
-        if shift and step + shift >= cut:
-            return [*ids[:index], *rest(cut - step)], [*rest(step + shift - cut), *ids[index + 1 :]]
-        step += shift
-    return ids, []

@@ -47,7 +47,7 @@ from music_transformer.representations.performance.baselines import performance_
 from music_transformer.representations.performance.gap import gapped
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.plain import plain_crop
-from music_transformer.representations.performance.primer import read_primer, split_at
+from music_transformer.representations.performance.primer import read_primer
 from music_transformer.representations.performance.vocabulary import (
     DEFAULT_VELOCITY_BIN,
     END,
@@ -66,6 +66,7 @@ from music_transformer.representations.performance.vocabulary import (
     VELOCITIES_PER_BIN,
     VELOCITY,
     shift_steps,
+    split_at,
     without_leading_silence,
 )
 from music_transformer.representations.registry import register

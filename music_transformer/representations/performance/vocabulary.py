@@ -80,6 +80,17 @@ def time_of(ids: Sequence[int]) -> int:
     return sum(i - TIME_SHIFT + 1 for i in ids if TIME_SHIFT <= i < VELOCITY)
 
 
+def split_at(ids: list[int], cut: int) -> tuple[list[int], list[int]]:
+    """The ids before step `cut`, lasting until then, and the rest."""
+    step = 0
+    for index, event_id in enumerate(ids):
+        shift = time_of([event_id])
+        if shift and step + shift >= cut:
+            return [*ids[:index], *rest(cut - step)], [*rest(step + shift - cut), *ids[index + 1 :]]
+        step += shift
+    return ids, []
+
+
 def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
     """The ids without the time before the first NOTE_ON: from (N,) to (M,).
 
