@@ -81,8 +81,8 @@ CHECKPOINTS = {
         ),
         _weights(
             "piano",
-            17_009_395,
-            "19b70ffcf8a0a38a6fbabbeb224c4d8440db6c1a5dce518bc8befe95dc0ac1d7",
+            17_009_418,
+            "29a37ffabe58d9472b1d45782b935d5035abd6895afc31d4955076c241fdd2ea",
             _NON_COMMERCIAL,
         ),
         _weights(
