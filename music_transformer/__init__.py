@@ -102,4 +102,4 @@ def _notebook_view(notes: "NoteSequence") -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

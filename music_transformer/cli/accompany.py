@@ -18,7 +18,7 @@ from music_transformer.cli.options import (
 from music_transformer.cli.output import write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import Settings
+from music_transformer.sampling import CARE, DRAWN, Settings
 
 if TYPE_CHECKING:
     from music_transformer.generation.accompaniment import Accompaniment
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choice.add_argument(
         "--samples", type=int, default=1, help="of them to write, the likeliest (default: 1)"
     )
-    add_settings(parser)
+    add_settings(parser, (DRAWN, CARE))
     melody = parser.add_argument_group("the melody")
     melody.add_argument(
         "--keep-key",
@@ -177,11 +177,12 @@ def _print(
         warn(f"{args.melody}: {warning}.")
     if not args.json:
         best, worst = ranked[0].report, ranked[-1].report
-        print(
-            f"candidate {best.sample} of {len(ranked)} is the likeliest: {best.nll:.3f} nats "
-            f"per {unit} (the last: {worst.nll:.3f})",
-            file=sys.stderr,
-        )
+        if len(ranked) > 1:
+            print(
+                f"candidate {best.sample + 1} of {len(ranked)} is the likeliest: {best.nll:.3f} "
+                f"nats per {unit} (the last: {worst.nll:.3f})",
+                file=sys.stderr,
+            )
         for sample in files:
             for path in sample.values():
                 print(path)

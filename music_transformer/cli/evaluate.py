@@ -100,9 +100,9 @@ def run(args: argparse.Namespace) -> int:
         second = load_checkpoint(args.against, device=args.device)
         _check_tokenizer(second, data)
         second_report = _measure(args, second, data)
-        difference = _difference(report, second_report)
         result["against"] = {**dataclasses.asdict(second_report), "checkpoint": str(second.path)}
-        result["difference"] = difference.to_dict()
+        difference = _difference(report, second_report) if len(report.by_piece) > 1 else None
+        result["difference"] = None if difference is None else difference.to_dict()
     elif data.tokenizer.has_melody:
         shuffled = _measure_shuffled(args, session, data, report)
         result |= shuffled.to_dict()
@@ -124,7 +124,9 @@ def run(args: argparse.Namespace) -> int:
     if args.against:
         print(f"\nagainst {second.path}")
         print(_table(second_report, None))
-        print(f"\n{_told(difference)}")
+        one = "difference {:+.4f} on one piece, which says nothing of others"
+        told = _told(difference) if difference else one.format(report.nll - second_report.nll)
+        print(f"\n{told}")
     return 0
 
 

@@ -152,8 +152,8 @@ def _write(
 
         end = generation.report.primer_seconds
         heard = with_primer_gap(notes, primer_end=end, gap=args.primer_gap)
-    has_primer = args.primer is not None and not args.without_primer
-    primer_end = generation.report.primer_seconds if has_primer else None
+    primer_end = None if args.primer is None else generation.report.primer_seconds
+    primer_end = 0.0 if args.without_primer else primer_end
     write_results(stack, files, notes, args, heard=heard, primer_end=primer_end)
 
 

@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         figure = _attention(args, notes, heads)
     else:
         figure = plot_pianoroll(
-            notes, primer_end=args.primer_end, title=args.midi.name, bars=bar_lines(notes)
+            notes, primer_end=args.primer_end, title=args.midi.stem, bars=bar_lines(notes)
         )
     with atomic_path(args.out, replace=args.force) as temporary:
         figure.savefig(temporary)
@@ -134,7 +134,7 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
         at_seconds=_seconds(args.query) if number is None else None,
         layer=args.layer,
     )
-    title = f"{args.midi.name}, layer {found.layer}"
+    title = f"{args.midi.stem}, layer {found.layer}"
     if args.attention_map:
         return plot_attention_map(
             found.by_event, heads=heads, first_event=found.first_event, title=title

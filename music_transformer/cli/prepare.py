@@ -222,5 +222,4 @@ def _text(data: "PreparedData") -> str:
         copies = sum(len(group) - 1 for group in duplicates)
         lines.append(f"{'copies':<11}{copies:>7,} pieces, each in the split of its original")
     lines.append(f"{'skipped':<11}{len(data.meta['skipped']):>7,} files")
-    lines += [f"  {item['name']}: {item['reason']}" for item in data.meta["skipped"]]
     return "\n".join(lines)

@@ -131,4 +131,8 @@ def _line(result: TrainingResult) -> str:
         line += f", loss {result.loss:.4f}"
     if result.best_nll is not None:
         line += f", best validation {result.best_nll:.4f} at step {result.best_step}"
+        if result.first_nll is not None:
+            line += f" (before the first step {result.first_nll:.4f})"
+            if result.best_nll >= result.first_nll:
+                line += "; training made it worse: try a lower learning_rate, or more music"
     return line

@@ -58,8 +58,11 @@ def note_attention(
     parts = session.tokenizer.note_of_event(ids)
     if at_seconds is not None:
         query = int(np.searchsorted(decoded.start, at_seconds + 1e-6, side="right")) - 1
-        if query < 0 or not math.isfinite(at_seconds):
-            raise ConfigError(f"{at_seconds:g} s: no note begins there or before.")
+        if query < 0 or not at_seconds <= notes.end_time:
+            raise ConfigError(
+                f"{at_seconds:g} s: no note begins there or before, or the music is over, which "
+                f"ends at {notes.end_time:.2f} s."
+            )
     count, layers = len(decoded), session.config.n_layers
     if not -count <= query < count:
         raise ConfigError(f"note {query}: there are notes 0 to {count - 1}.")

@@ -106,26 +106,26 @@ def _sparse(notes: _Ordered) -> str | None:
     if count >= SPARSE_NOTES:
         return None
     some = {0: "no note begins", 1: "one note begins"}.get(count, f"{count} notes begin")
-    return f"all but stops: {some} in the {SPARSE_SECONDS:g} s after {begin:g} s"
+    return f"all but stops: {some} {_span(notes, begin, SPARSE_SECONDS)}"
 
 
 def _one_pitch(notes: _Ordered) -> str | None:
     if (found := _crowded(notes, ONE_PITCH_SECONDS, 1, ONE_PITCH_SHARE)) is None:
         return None
     share, begin = found
-    return (
-        f"repeats one note: {share:.0%} of those in the {ONE_PITCH_SECONDS:g} s after {begin:g} s"
-    )
+    return f"repeats one note: {share:.0%} of those {_span(notes, begin, ONE_PITCH_SECONDS)}"
 
 
 def _trill(notes: _Ordered) -> str | None:
     if (found := _crowded(notes, TRILL_SECONDS, 2, TRILL_SHARE)) is None:
         return None
     share, begin = found
-    return (
-        f"is caught between two pitches: {share:.0%} of the notes in the "
-        f"{TRILL_SECONDS:g} s after {begin:g} s"
-    )
+    where = _span(notes, begin, TRILL_SECONDS)
+    return f"is caught between two pitches: {share:.0%} of the notes {where}"
+
+
+def _span(notes: _Ordered, begin: float, seconds: float) -> str:
+    return f"from its second {begin:g} to {min(begin + seconds, notes.end_time):.0f}"
 
 
 def _crowded(

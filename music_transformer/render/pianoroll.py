@@ -170,8 +170,8 @@ def draw_keyboard(axes: Axes, low: int, high: int) -> None:
             axes.axhspan(pitch - 0.5, pitch + 0.5, color="#f3f3f1", linewidth=0, zorder=0)
         if pitch % 12 == 0:
             axes.axhline(pitch - 0.5, color="#d5d5d0", linewidth=0.8, zorder=1)
-    named = (0,) if high - low > 30 else (0, 5, 7)  # F and G too where there is room
-    pitches = [pitch for pitch in range(low, high + 1) if pitch % 12 in named]
+    wide = high - low > 26  # else there is room for every white key
+    pitches = [p for p in range(low, high + 1) if not (p % 12 if wide else p % 12 in _BLACK_KEYS)]
     axes.set_yticks(pitches, [pitch_name(pitch) for pitch in pitches])
     axes.grid(axis="x", color="#ecece8", linewidth=0.8, zorder=1)
     style_axes(axes)

@@ -230,6 +230,9 @@ def _train(
         if ranks.is_main:
             for line in describe(trainer):
                 progress.info(line)
+            nll = trainer.measure_start() if request.init and not trainer.state.step else None
+            if nll is not None:
+                progress.info(f"  {request.init}: validation {nll:.4f} before the first step")
         ranks.barrier()
         with guard(trainer):
             result = trainer.train()

@@ -145,7 +145,7 @@ class TrainingConfig:
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
-                raise ConfigError(f"training.{key} is unknown{_nearest(key, known)}.")
+                raise ConfigError(f"training.{key} is unknown{_nearest(key, known)}")
         return cls(**values)
 
     def _at_least(self, name: str, least: int, most: int = 2**31 - 1) -> None:
@@ -205,12 +205,12 @@ def _owner(key: str, names: dict[str, list[str]]) -> tuple[str, str]:
         if name in names[owner]:
             return owner, name
     known = [name for owner in owners for name in names[owner]]
-    raise ConfigError(f"--set {key}: no such setting{_nearest(name, known)}.")
+    raise ConfigError(f"--set {key}: no such setting{_nearest(name, known)}")
 
 
 def _nearest(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}."
 
 
 def _parse(key: str, text: str, hint: Any) -> Any:

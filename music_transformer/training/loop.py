@@ -120,6 +120,7 @@ class Trainer:
         )
         self.state = RunState(world_size=self.ranks.world_size)
         self.last_loss: float | None = None
+        self.first_nll: float | None = None
         self.last_nll: float | None = None
         self.measured_step: int | None = None
         self.asked_to_stop: str | None = None
@@ -127,6 +128,12 @@ class Trainer:
     def stop(self, reason: str) -> None:
         """Ask for a stop after the update that is being made; signal handlers may call this."""
         self.asked_to_stop = reason
+
+    def measure_start(self) -> float | None:
+        """The quick validation NLL of the weights that the run begins with, if it can be told."""
+        if "validation" in self.data.splits:
+            self.first_nll = self._quick_nll()
+        return self.first_nll
 
     def train(self) -> TrainingResult:
         """Go on to the last step, to a stop, or until the time is up; the end is a checkpoint."""
@@ -311,10 +318,19 @@ class Trainer:
     def _validate(self) -> bool:
         """Measure the quick validation NLL; whether it is the best so far."""
         state = self.state
-        judged = self.model if self.ema_model is None else self.ema_model
         before = time.monotonic()
+        nll = self._quick_nll()
+        self.clock += time.monotonic() - before  # the speed is that of training
+        self.last_nll, self.measured_step = nll, state.step
+        improved = state.best_nll is None or nll < state.best_nll
+        if improved:
+            state.best_step, state.best_nll = state.step, nll
+        self._record({"step": state.step, "validation_nll": nll, "best": improved})
+        return improved
+
+    def _quick_nll(self) -> float:
         report = evaluate_nll(
-            judged,
+            self.model if self.ema_model is None else self.ema_model,
             self.data,
             "validation",
             context=self.window,
@@ -322,13 +338,7 @@ class Trainer:
             max_windows=self.config.evaluate_windows,
         )
         self.model.train()
-        self.clock += time.monotonic() - before  # the speed is that of training
-        self.last_nll, self.measured_step = report.nll, state.step
-        improved = state.best_nll is None or report.nll < state.best_nll
-        if improved:
-            state.best_step, state.best_nll = state.step, report.nll
-        self._record({"step": state.step, "validation_nll": report.nll, "best": improved})
-        return improved
+        return report.nll
 
     def _checkpoint_is_due(self) -> bool:
         every, minutes = self.config.checkpoint_every, self.config.checkpoint_minutes
@@ -434,4 +444,5 @@ class Trainer:
             best_nll=state.best_nll,
             events=state.events,
             seconds=round(state.seconds, 1),
+            first_nll=self.first_nll,
         )

@@ -29,6 +29,7 @@ class TrainingResult:
     Attributes:
         reason: ``finished``, ``max_minutes``, or the name of the signal that stopped it.
         loss: of the last line of metrics, in nats per event.
+        first_nll: validation NLL of the given weights, of a run that began with some.
     """
 
     run: str
@@ -41,6 +42,7 @@ class TrainingResult:
     best_nll: float | None
     events: int
     seconds: float
+    first_nll: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON can hold them."""

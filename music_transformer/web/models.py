@@ -18,7 +18,7 @@ MAX_LOADED = 2
 
 _log = logging.getLogger(__name__)
 _FIRST = ("piano", "bach")  # the released ones lead the list
-CONTINUE, ACCOMPANY = "continue", "accompany"
+CONTINUE, ACCOMPANY, FILL = "continue", "accompany", "fill"
 #: What a checkpoint can do with a motif, by the kind of its tokenizer; others continue it.
 _TASKS = {"chorale": (CONTINUE, ACCOMPANY), "accompaniment": (ACCOMPANY,)}
 
@@ -33,6 +33,7 @@ class Model:
         kind: the tokenizer's: performance, chorale, accompaniment.
         context: how many events it reads at once.
         sampling: what it says of how to draw from it.
+        anchors: whether it knows of notes to come.
     """
 
     name: str
@@ -40,11 +41,12 @@ class Model:
     kind: str
     context: int
     sampling: Sampling = field(default_factory=Sampling)
+    anchors: bool = False
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """What it can do with a motif."""
-        return _TASKS.get(self.kind, (CONTINUE,))
+        return _TASKS.get(self.kind, (FILL if self.anchors else CONTINUE,))
 
     def to_dict(self) -> dict[str, Any]:
         """What the page is told."""
@@ -136,6 +138,7 @@ def _model(name: str, folder: Path) -> Model:
             str(config["tokenizer"]["kind"]),
             int(config["model"]["context"]),
             sampling_of(config),
+            bool(config["model"].get("anchors")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{step / CONFIG}: not readable ({error}); restore it.") from error

@@ -16,7 +16,8 @@
 
 The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
 that of a take ``{"task", "model", "primer", "from", "to"}`` and fields of `Settings`; the task is
-``"continue"`` or ``"accompany"``, and what is left out is what the model says, or the default.
+``"continue"``, ``"accompany"`` or ``"fill"``, of which from and to are the gap; what is left out is
+what the model says, or the default.
 
 Whatever a user may cause comes back as ``{"error": one line}`` with a 4xx status.
 """

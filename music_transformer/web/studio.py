@@ -24,7 +24,7 @@ from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import default_soundfont, render_audio
 from music_transformer.sampling import Settings
 from music_transformer.web.attention import attention_of_note
-from music_transformer.web.models import ACCOMPANY, Model, Shelf
+from music_transformer.web.models import CONTINUE, FILL, Model, Shelf
 from music_transformer.web.takes import DONE, RUNNING, STOPPED, Composer, Take, check_length
 
 MAX_PAGES = 256
@@ -189,14 +189,12 @@ class Studio:
         """Put a new take into the queue.
 
         Args:
-            cut: the part of the primer to continue, in seconds; None for all of it.
-            task: what is done with it, `models.CONTINUE` or `models.ACCOMPANY`.
+            cut: the part of the primer that is meant, in seconds; None for all of it.
+            task: what is done with it: `models.CONTINUE`, `ACCOMPANY` or `FILL`.
 
         Raises:
-            ConfigError: the model is not on offer, or there are too many takes.
-            MidiError: the part has no notes, or is too long.
             ConfigError: the model is not on offer or cannot do this, or there are too many takes.
-            MidiError: the part has no notes.
+            MidiError: the part has no notes, or is too long.
         """
         if task not in self._model(model).tasks:
             able = [one.name for one in self.models.values() if task in one.tasks]
@@ -208,7 +206,8 @@ class Studio:
             raise ConfigError(f"{MAX_WAITING} takes are waiting; come back when some are done.")
         check_length(settings.asked, MAX_SECONDS)
         notes = None if primer is None else primer.notes
-        if notes is not None and cut is not None:
+        gap = cut if task == FILL else None
+        if notes is not None and cut is not None and gap is None:
             notes = _part(notes, *cut)
         if notes is not None and notes.end_time > MAX_MOTIF_SECONDS:
             raise MidiError(
@@ -216,15 +215,13 @@ class Studio:
                 "choose a part of it."
             )
         stem = _stem(primer.title if primer else model)
-        if task == ACCOMPANY:
-            if notes is None:
-                raise ConfigError("there is nothing to accompany; give a motif.")
-            check_length(notes.end_time, MAX_SECONDS)
-            stem += "-accompanied"
-        take = Take(
-            *(self.models[model], notes, settings, f"{stem}-seed-{settings.seed}", page.tell),
-            task=task,
-        )
+        if task != CONTINUE:
+            if notes is None or (task == FILL and gap is None):
+                raise ConfigError(f"there is nothing to {task}; give a motif, and a part of it.")
+            check_length(notes.end_time if gap is None else gap[1] - gap[0], MAX_SECONDS)
+            stem += "-accompanied" if gap is None else "-filled"
+        title = f"{stem}-seed-{settings.seed}"
+        take = Take(self.models[model], notes, settings, title, page.tell, task, gap)
         page.takes[take.id] = take
         self._composer.add(take)
         return take

@@ -28,9 +28,14 @@ from typing import Any
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation.memorisation import find_index
-from music_transformer.generation.accompaniment import DEFAULT_CANDIDATES, accompany
-from music_transformer.generation.continuation import Continuation
+from music_transformer.generation.accompaniment import (
+    DEFAULT_CANDIDATES,
+    Accompaniment,
+    accompany,
+)
+from music_transformer.generation.continuation import Continuation, Generation
 from music_transformer.generation.degeneration import degeneracies
+from music_transformer.generation.filling import fill, kept_beside
 from music_transformer.generation.loop import SampleSpec
 from music_transformer.midi.bars import bar_lines
 from music_transformer.notes import NoteSequence
@@ -69,8 +74,9 @@ class Take:
         settings: length, temperature, seed and the like.
         title: the stem of its files.
         tell: takes a message for the page; called in both threads.
-        task: what is done with the primer, `models.CONTINUE` or `models.ACCOMPANY`.
-        ids: the events so far, those of the primer first; none of an accompaniment.
+        task: what is done with the primer: `models.CONTINUE`, `ACCOMPANY` or `FILL`.
+        gap: what is filled, in seconds of the primer.
+        ids: the events so far, those of the primer first; only of a continuation.
         bars: seconds at which bars begin, as far as the metre is known.
         distance: from the primer, see `seam_distance`; once it is done, if it can be told.
         notes: what they decode to, once the take is done or stopped.
@@ -82,6 +88,7 @@ class Take:
     title: str
     tell: Callable[[dict[str, Any]], None]
     task: str = CONTINUE
+    gap: tuple[float, float] | None = None
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: str = QUEUED
     error: str = ""
@@ -135,7 +142,7 @@ class Take:
         self.tell(self.status())
 
     def compose(self, session: Session, between: Callable[[], None]) -> None:
-        """Accompany the primer, or go on after it until the length asked for, or until `stop`.
+        """Do with the primer what is asked for, or until `stop`.
 
         Args:
             session: the loaded model.
@@ -145,7 +152,7 @@ class Take:
             MusicTransformerError: the primer or the settings do not suit the model.
         """
         if self.task != CONTINUE:
-            self._accompany(session, between)
+            self._compose_whole(session, between)
             return
         continuation = Continuation(session, self.primer, [SampleSpec(self.settings)])
         self.read = continuation.primer
@@ -191,9 +198,10 @@ class Take:
         self._tell_notes(notes)
         self.move_to(DONE)
 
-    def _accompany(self, session: Session, between: Callable[[], None]) -> None:
+    def _compose_whole(self, session: Session, between: Callable[[], None]) -> None:
         assert self.primer is not None
-        length, told = self.primer.end_time, 0.0
+        self.primer_seconds = self.gap[0] if self.gap else 0.0
+        length, told = self.primer.end_time - self.primer_seconds, 0.0
 
         def progress(done: float, total: float) -> None:
             nonlocal told
@@ -205,20 +213,22 @@ class Take:
                 self.seconds = length * done / max(total, 1e-9)
                 self.tell({"type": "notes", "id": self.id, "seconds": self.seconds, "notes": []})
 
-        self._tell_notes(self.primer)
+        self._tell_notes(kept_beside(self.primer, *self.gap) if self.gap else self.primer)
         self.move_to(COMPOSING)
-        # A chorale's candidates are drawn side by side, a piano's one after another.
-        candidates = 1 if session.tokenizer.has_melody else DEFAULT_CANDIDATES
-        settings = replace(self.settings, seconds=None)
+        how: dict[str, Any] = {"settings": replace(self.settings, seconds=None)}
+        how["on_progress"] = progress
         try:
-            ranked = accompany(
-                session, self.primer, candidates=candidates, settings=settings, on_progress=progress
-            )
+            made: Accompaniment | Generation
+            if self.gap:
+                [made] = fill(session, self.primer, start=self.gap[0], end=self.gap[1], **how)
+            else:  # a chorale's candidates are drawn side by side, a piano's one after another
+                count = 1 if session.tokenizer.has_melody else DEFAULT_CANDIDATES
+                made = accompany(session, self.primer, candidates=count, **how)[0]
         except CancelledError:
             self.move_to(STOPPED)
             return
         self._told.clear()
-        self.keep(ranked[0].notes, ranked[0].report.warnings)
+        self.keep(made.notes, made.report.warnings)
 
     def decoded(self) -> NoteSequence:
         """The primer's own notes, and those of the events so far."""

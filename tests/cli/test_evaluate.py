@@ -75,6 +75,20 @@ def test_two_checkpoints_are_compared_piece_by_piece(tmp_path: Path, capsys: Out
     assert "leave --lengths out" in capsys.readouterr().err
 
 
+def test_on_one_piece_both_numbers_are_printed(tmp_path: Path, capsys: Output) -> None:
+    tokenizer = ChoraleTokenizer()
+    piece = [("one", np.random.default_rng(3).integers(40, 81, 28))]
+    data = tmp_path / "single"
+    write_prepared(data, tokenizer=tokenizer, corpus="toy", splits={"validation": piece})
+    flags = ["--against", str(checkpoint(tmp_path, tokenizer)), "--no-baselines"]
+    assert evaluate(tmp_path, data, tokenizer, *flags) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("nats per note") == 2
+    assert printed.endswith("difference +0.0000 on one piece, which says nothing of others\n")
+    assert evaluate(tmp_path, data, tokenizer, *flags, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["difference"] is None
+
+
 def test_json_has_the_nll_its_parts_and_the_baselines(tmp_path: Path, capsys: Output) -> None:
     assert evaluate(tmp_path, chorales(tmp_path), ChoraleTokenizer(), "--json") == 0
     found = json.loads(capsys.readouterr().out)

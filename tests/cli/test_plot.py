@@ -102,6 +102,7 @@ def test_it_draws_what_a_model_attends_to(
         (["--attention", "--checkpoint", "TINY", "--heads", "2"], "heads 0 to 1"),
         (["--attention", "--checkpoint", "TINY", "--query", "1000"], "note 1000"),
         (["--attention", "--checkpoint", "TINY", "--query", "soon"], "--query soon"),
+        (["--attention", "--checkpoint", "TINY", "--query", "999s"], "the music is over"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_one_line_and_no_picture(

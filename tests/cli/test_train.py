@@ -324,7 +324,7 @@ def test_resuming_nothing_starts(
 
 
 def test_init_starts_from_the_weights_and_the_shape_of_a_checkpoint(
-    finished: Path, prepared: Path, tmp_path: Path
+    finished: Path, prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "tuned"
     arguments = command(
@@ -338,10 +338,35 @@ def test_init_starts_from_the_weights_and_the_shape_of_a_checkpoint(
         settings=["steps=1", "learning_rate=1e-9", "window=29", "threads=1", "dropout=0.3"],
     )
     assert main(arguments) == 0
+    printed = capsys.readouterr()
+    before, first = (
+        float(re.search(rf"{what} ([0-9.]+)", text)[1])  # type: ignore[index]
+        for what, text in (("validation", printed.err), ("before the first step", printed.out))
+    )
+    assert before == first
     tuned, source = load_checkpoint(out, device="cpu"), load_checkpoint(finished, device="cpu")
     assert (tuned.config.n_layers, tuned.config.dropout) == (1, 0.3)
     for name, tensor in source.model.state_dict().items():
         torch.testing.assert_close(tuned.model.state_dict()[name], tensor, atol=1e-6, rtol=0)
+
+
+def test_a_run_that_made_the_weights_worse_says_so(
+    finished: Path, prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = command(
+        *(
+            tmp_path / "worse",
+            "--data",
+            str(prepared),
+            "--preset",
+            "piano",
+            "--init",
+            str(finished),
+        ),
+        settings=["steps=2", "learning_rate=3", "warmup=1", "window=29", "threads=1"],
+    )
+    assert main(arguments) == 0
+    assert "training made it worse" in capsys.readouterr().out
 
 
 def test_init_from_another_tokenizer_is_refused(

@@ -130,11 +130,12 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `piano` and `bach`; the second says how to draw from it."""
+    """A folder with `piano`, `bach`, which says how to draw from it, and `piano-fill`."""
     folder = tmp_path_factory.mktemp("checkpoints")
     for name, tokenizer, labels in (
         ("piano", PerformanceTokenizer(), 0),
         ("bach", ChoraleTokenizer(), 4),
+        ("piano-fill", PerformanceTokenizer(), 0),
     ):
         with torch.random.fork_rng():
             torch.manual_seed(0)
@@ -145,8 +146,9 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     d_model=15,
                     n_heads=3,
                     d_ff=16,
-                    context=61,
+                    context=512 if name == "piano-fill" else 61,
                     voice_labels=labels,
+                    anchors=name == "piano-fill",
                 )
             )
         if labels == 0:  # waits of 0.2 s at most: a long take has to last until it is stopped
@@ -162,8 +164,8 @@ def serve(checkpoints: Path) -> Iterator[Callable[..., Client]]:
     """Give the function that starts a server; all are stopped in the end."""
     running: list[tuple[Server, threading.Thread]] = []
 
-    def start(**options: Any) -> Client:
-        names = [str(checkpoints / "piano"), str(checkpoints / "bach")]
+    def start(*more: str, **options: Any) -> Client:
+        names = [str(checkpoints / name) for name in ("piano", "bach", *more)]
         app = create_app(available_models(names), device="cpu", **options)
         listener = listen("127.0.0.1", 0)
         server = Server(app)

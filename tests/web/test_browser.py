@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from music_transformer.generation.continuation import Continuation
+from music_transformer.generation.filling import kept_beside
 from music_transformer.generation.loop import NumberedIds
 from music_transformer.midi import read_midi
 from music_transformer.midi.read import read_midi_bytes
@@ -232,6 +233,29 @@ def test_a_melody_is_harmonized(page: Page, motifs: Path) -> None:
     page.click("#go")
     page.wait(lambda: page.states() == ["done"])
     assert page.notes(".take .roll") > 8
+
+
+def test_a_gap_is_filled(browser: Any, serve: Callable[..., Client], motifs: Path) -> None:
+    page = Page(browser, serve("piano-fill"))
+    page.upload(motifs / "fur_elise_opening.mid")
+    page.wait(lambda: page.notes() == 53)
+    page.set("task", "fill")
+    assert page.one("#go").text == "Choose from and to"
+    page.set("cut-from", 3)
+    page.set("cut-to", 5)
+    assert page.one("#go").text == "Fill 3 s to 5 s"
+    page.click("#go")
+    page.wait(lambda: page.states() == ["done"])
+    [take] = page.takes()
+    kept = kept_beside(read_midi(motifs / "fur_elise_opening.mid"), 3, 5)
+    assert take.notes is not None
+    assert set(zip(kept.start, kept.pitch, strict=True)) <= set(
+        zip(take.notes.start, take.notes.pitch, strict=True)
+    )
+    assert page.notes(".take .roll") == len(take.notes)
+    assert "filled by piano-fill" in page.one(".take .about").text
+    assert take.title == "fur_elise_opening-filled-seed-0"
+    browser.get("about:blank")
 
 
 def test_a_take_grows_before_the_eyes_and_can_be_stopped(page: Page, motifs: Path) -> None:

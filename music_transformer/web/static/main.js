@@ -15,11 +15,11 @@ const settings = new Settings(motif);
 let takes = null;
 
 wireInstrument(motif, {
-  prepare: () => api.prepareModel(settings.asked.model),
+  prepare: () => api.prepareModel(settings.continuing),
   async answer(rows, seconds) {
     const { id } = await api.uploadNotes(rows);
     const length = Math.round(Math.min(Math.max(seconds, LIVE_SECONDS[0]), LIVE_SECONDS[1]));
-    const phrase = { task: "continue", primer: id, from: null, to: null, seconds: length };
+    const phrase = { task: "continue", model: settings.continuing, primer: id, from: null, to: null, seconds: length };
     return ask({ ...settings.inKey, ...settings.asked, ...phrase }, 1);
   },
 });
@@ -49,7 +49,8 @@ async function more(card) {
   const asked = { ...card.asked };
   if (card.restored && asked.primer) { // the server has forgotten it, but the take begins with it
     const { id } = await api.takeAsPrimer(card.id);
-    Object.assign(asked, { primer: id, from: 0, to: card.primerSeconds });
+    asked.primer = id;
+    if (asked.task === "continue") Object.assign(asked, { from: 0, to: card.primerSeconds });
   }
   await ask(asked);
 }

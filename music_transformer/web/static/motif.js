@@ -50,7 +50,7 @@ export class Motif {
     };
     $("motif-play").onclick = () => player.toggle(this.source);
     $("clear").onclick = () => (this.#told ? this.#clear() : this.load(this.#cleared));
-    $("cut-from").oninput = $("cut-to").oninput = () => this.#showCut();
+    $("cut-from").oninput = $("cut-to").oninput = () => { this.#showCut(); this.onChange(); };
     $("record").onclick = () => (this.recording ? this.#use() : this.#record());
     this.#wireDrop();
   }
@@ -138,7 +138,7 @@ export class Motif {
   #position(position, playing) {
     this.roll.show({ playhead: position });
     if (playing && position !== null) this.roll.reveal(position);
-    $("motif-time").textContent = this.#told ? `${clock(position ?? 0)} / ${clock(this.seconds)}` : "";
+    $("motif-time").textContent = this.#told ? `${clock(position ?? 0)} / ${clock(this.seconds, Math.round)}` : "";
     $("motif-play").toggleAttribute("data-playing", playing);
     $("motif-play").setAttribute("aria-label", playing ? "Pause the motif" : "Play the motif");
   }

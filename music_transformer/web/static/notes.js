@@ -10,8 +10,8 @@ export const keyOf = (note) => `${note.start}/${note.pitch}/${note.track}`;
 /** A row of the server as a note. */
 export const noteOf = ([start, end, pitch, velocity, track]) => ({ start, end, pitch, velocity, track });
 
-/** 75.3 as 1:15. */
-export function clock(seconds) {
-  const whole = Math.max(0, Math.floor(seconds + 1e-6));
+/** 75.3 as 1:15; of a place the second that has begun, of a length the nearest. */
+export function clock(seconds, round = Math.floor) {
+  const whole = Math.max(0, round(seconds + 1e-6));
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }

@@ -18,6 +18,7 @@ export class Roll {
     this.box = box;
     this.notes = new Map();
     this.primerEnd = Infinity; // notes from here on are composed
+    this.resumes = Infinity; // and from here on they are given again
     this.melody = null; // the track that is given from beginning to end
     this.bars = []; // seconds at which bars begin
     this.total = 8;
@@ -149,7 +150,8 @@ export class Roll {
     for (const note of this.notes.values()) {
       const x = note.start * this.scale, end = note.end * this.scale;
       if (end < left || x > right) continue;
-      const given = note.start < this.primerEnd - 1e-4 || note.track === this.melody;
+      const made = note.start >= this.primerEnd - 1e-4 && note.start < this.resumes - 1e-4;
+      const given = !made || note.track === this.melody;
       const shades = given ? ink.given : ink.made;
       pen.globalAlpha = this.cut && (note.start < this.cut[0] - 1e-6 || note.start >= this.cut[1]) ? 0.22 : 1;
       pen.fillStyle = shades[Math.min(note.velocity >> 3, 15)];
@@ -185,11 +187,12 @@ export class Roll {
   }
 
   #marks(pen, ink, [left], height) {
-    if (Number.isFinite(this.primerEnd) && this.primerEnd > 0) {
+    for (const second of [this.primerEnd, this.resumes]) {
+      if (!Number.isFinite(second) || second <= 0) continue;
       pen.strokeStyle = ink.soft;
       pen.lineWidth = 1;
       pen.setLineDash([4, 3]);
-      line(pen, this.primerEnd * this.scale, 0, height - AXIS);
+      line(pen, second * this.scale, 0, height - AXIS);
       pen.setLineDash([]);
     }
     for (const second of this.cut ?? []) {

@@ -11,8 +11,9 @@ const SLIDERS = { seconds: 0, temperature: 2, top_p: 2, closeness: 1 }; // with 
 const TEXTS = ["key", "low", "high", "loudness"], NUMBERS = ["pace", "voices"];
 const TONICS = ["C", "C#", "D", "Eb", "E", "F", "F#", "G", "Ab", "A", "Bb", "B"];
 const GO = {
-  continue: (motif) => (motif ? "Continue the motif" : "Compose from nothing"),
+  continue: (motif) => (motif.id ? "Continue the motif" : "Compose from nothing"),
   accompany: () => "Accompany the motif",
+  fill: ({ cut }) => (cut ? `Fill ${cut[0]} s to ${cut[1]} s` : "Choose from and to"),
 };
 const field = (name) => $(name.replace("_", "-"));
 const pretty = (text) => text.replace("#", "♯").replace(/b\b/, "♭");
@@ -51,14 +52,18 @@ export class Settings {
   /** What is asked for, as the server takes it. */
   get asked() {
     const { motif } = this, cut = motif.cut, task = $("task").value;
+    const length = {
+      continue: () => Number($("seconds").value),
+      accompany: () => Math.ceil(motif.seconds), // as long as its melody
+      fill: () => Math.ceil(motif.seconds - (cut?.[0] ?? 0)),
+    };
     const asked = {
       task,
       model: $("model").value,
       primer: motif.id,
       from: cut?.[0] ?? null,
       to: cut?.[1] ?? null,
-      // An accompaniment is as long as its melody.
-      seconds: task === "accompany" ? Math.ceil(motif.seconds) : Number($("seconds").value),
+      seconds: length[task](),
       temperature: Number($("temperature").value),
       top_p: Number($("top-p").value),
       closeness: Number($("closeness").value),
@@ -72,7 +77,13 @@ export class Settings {
 
   /** The wish to stay in the key of what was played, for a model that takes wishes. */
   get inKey() { return this.#wishes ? { key: "motif" } : {}; }
-  get #wishes() { return this.#model?.kind === "performance" && $("task").value === "continue"; }
+  get #wishes() { return this.#model?.kind === "performance"; }
+
+  /** The model that answers in live. */
+  get continuing() {
+    const able = this.#models.filter(({ tasks }) => tasks.includes("continue"));
+    return (able.includes(this.#model) ? this.#model : able[0])?.name;
+  }
 
   get seed() { return Math.max(0, Math.floor(Number($("seed").value)) || 0); }
   set seed(seed) { $("seed").value = seed; }
@@ -85,11 +96,12 @@ export class Settings {
       const unit = name === "seconds" ? " s" : "";
       $(`${field(name).id}-value`).textContent = Number(field(name).value).toFixed(decimals) + unit;
     }
-    $("length").hidden = task === "accompany";
+    $("length").hidden = task !== "continue";
     $("wishes").hidden = !this.#wishes;
-    $("model-hint").textContent = HINTS[model?.kind] ?? "";
-    $("go").textContent = GO[task](this.motif.id);
-    $("go").disabled = !model || this.motif.recording !== null || (task !== "continue" && !this.motif.id);
+    $("model-hint").textContent = task === "fill" ? "What begins between from and to is composed anew." : HINTS[model?.kind] ?? "";
+    const { motif } = this, ready = { continue: true, accompany: motif.id, fill: motif.cut }[task];
+    $("go").textContent = GO[task](motif);
+    $("go").disabled = !model || motif.recording !== null || !ready;
   }
 
   get #model() { return this.#models.find(({ name }) => name === $("model").value); }
@@ -131,7 +143,7 @@ export function described(asked) {
     asked.voices && `${asked.voices} ${asked.voices === 1 ? "voice" : "voices"}`,
   ];
   return [
-    `${asked.task === "accompany" ? "accompanied by " : ""}${asked.model}`,
+    `${{ accompany: "accompanied by ", fill: "filled by " }[asked.task] ?? ""}${asked.model}`,
     `seed ${asked.seed}`,
     { usual: "", calm: "calm", bold: "bold" }[asked.mood] ?? `temperature ${asked.temperature} · top-p ${asked.top_p}`,
     ...wishes,

@@ -123,7 +123,7 @@ class Card {
     this.$(".midi").href = api.fileOf("takes", id, "mid");
     this.$(".wav").href = api.fileOf("takes", id, "wav");
     this.$(".wav").hidden = !takes.sound;
-    const explained = !this.restored && asked.task !== "accompany"; // by the events, which the server has
+    const explained = !this.restored && asked.task === "continue"; // by the events, which the server has
     this.roll = new Roll(this.$(".roll"), {
       label: `Take ${number}; left and right arrows move from note to note`,
       onNote: explained ? (note) => this.attention.select(note) : null,
@@ -175,8 +175,8 @@ class Card {
       this.seconds = message.seconds;
       this.bars = message.bars;
       this.distance = message.distance;
-      const accompanied = this.asked.task === "accompany";
-      this.roll.show(accompanied ? { primerEnd: 0, melody: 0 } : { primerEnd: message.primer_seconds });
+      const { task, to } = this.asked, primerEnd = message.primer_seconds;
+      this.roll.show(task === "accompany" ? { primerEnd: 0, melody: 0 } : { primerEnd, resumes: task === "fill" ? to : Infinity });
       this.takes.rescale();
     }
     this.#showState(message);
@@ -248,7 +248,7 @@ class Card {
   #position(position, playing) {
     this.roll.show({ playhead: position });
     if (playing && position !== null) this.roll.reveal(position);
-    this.$(".time").textContent = `${clock(position ?? this.seam)} / ${clock(this.length)}`;
+    this.$(".time").textContent = `${clock(position ?? this.seam)} / ${clock(this.length, Math.round)}`;
     const button = this.$(".play-button");
     button.toggleAttribute("data-playing", playing);
     button.setAttribute("aria-label", `${playing ? "Pause" : "Play"} take ${this.number}`);
