@@ -5,7 +5,6 @@ before it, chose this event (or would have expected it). An event's weight is gi
 is part of (`note_of_event`); the rest went to START and to the time between the notes.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
