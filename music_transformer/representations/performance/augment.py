@@ -25,9 +25,9 @@ from music_transformer.representations.performance.vocabulary import (
     PEDAL_OFF,
     PEDAL_ON,
     TIME_SHIFT,
-    VELOCITY,
     rest,
     shift_steps,
+    velocity_in_force,
 )
 
 STRETCHES = (0.95, 0.975, 1.0, 1.025, 1.05)
@@ -117,11 +117,10 @@ def _state_before(events: IdArray) -> list[int]:
     last_on, last_off = np.full(N_PITCHES, -1), np.full(N_PITCHES, -1)
     last_on[events[note_on] - NOTE_ON] = note_on  # of equal indices the last is kept
     last_off[events[note_off] - NOTE_OFF] = note_off
-    velocity = np.flatnonzero((events >= VELOCITY) & (events < VELOCITY + 32))
     pedal = np.flatnonzero(events >= PEDAL_ON)
     return [
         *([PEDAL_ON] if len(pedal) and events[pedal[-1]] != PEDAL_OFF else []),
-        *([int(events[velocity[-1]])] if len(velocity) else []),
+        *velocity_in_force(events).tolist(),
         *(NOTE_ON + np.flatnonzero(last_on > last_off)).tolist(),
     ]
 

@@ -17,13 +17,12 @@ from music_transformer.representations.base import Representation
 from music_transformer.representations.ids import IdArray
 from music_transformer.representations.performance.vocabulary import (
     END,
-    N_EVENTS,
     START,
-    TIME_SHIFT,
-    VELOCITY,
     rest,
     split_at,
+    shift_steps,
     time_of,
+    velocity_in_force,
 )
 
 EARLIER_EVENTS, LATER_EVENTS, LATER_SECONDS = 512, 384, 20.0  # the most that a model is shown
@@ -87,12 +86,12 @@ def gapped(
         length: the most ids of the result.
         random: draws how much of the crop is told.
     """
-    is_shift = (crop >= TIME_SHIFT) & (crop < VELOCITY)
+    is_shift = shift_steps(crop) > 0
     cuts = np.flatnonzero(is_shift[:-1] & ~is_shift[1:]) + 1
     least = len(crop) * (1 - random.uniform(LEAST, MOST))
     cut = int(cuts[np.searchsorted(cuts, least) :][:1].sum())
-    loud = crop[:cut][(crop[:cut] >= VELOCITY) & (crop[:cut] < N_EVENTS)][-1:]
-    later = tokenizer.decode(np.concatenate([loud, crop[cut:]]).astype(np.int64))
+    head = velocity_in_force(crop[:cut])
+    later = tokenizer.decode(np.concatenate([head, crop[cut:]]).astype(np.int64))
     if not cut or not len(later):
         return crop, 0
     seconds = time_of(crop[:cut].tolist()) / STEPS_PER_SECOND

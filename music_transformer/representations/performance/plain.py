@@ -16,9 +16,9 @@ from music_transformer.representations.base import Representation
 from music_transformer.representations.ids import Floats, IdArray, Ints, Mask
 from music_transformer.representations.performance.vocabulary import (
     MAX_SHIFT,
-    VELOCITY,
     rest,
     shift_steps,
+    velocity_in_force,
 )
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 2.0, 15.0  # of an opening
@@ -93,8 +93,7 @@ def plain_crop(
         opening, half of `length` at most; and whether that end is reached.
     """
     seconds, seed = rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS), rng.integers(2**63)
-    is_velocity = (events[:first] >= VELOCITY) & (events[:first] < VELOCITY + 32)
-    head = events[:first][np.flatnonzero(is_velocity)[-1:]]  # the velocity in force
+    head = velocity_in_force(events[:first])
     taken = 2 * length  # an opening of which little stays needs more of the piece behind it
     while True:
         part = events[first : first + taken]

@@ -91,6 +91,11 @@ def split_at(ids: list[int], cut: int) -> tuple[list[int], list[int]]:
     return ids, []
 
 
+def velocity_in_force(ids: NDArray[_Id]) -> NDArray[_Id]:
+    """The last SET_VELOCITY among the ids: one id or none."""
+    return ids[(ids >= VELOCITY) & (ids < N_EVENTS)][-1:]
+
+
 def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
     """The ids without the time before the first NOTE_ON: from (N,) to (M,).
 
