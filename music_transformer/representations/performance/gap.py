@@ -19,8 +19,8 @@ from music_transformer.representations.performance.vocabulary import (
     END,
     START,
     rest,
-    split_at,
     shift_steps,
+    split_at,
     time_of,
     velocity_in_force,
 )
