@@ -176,10 +176,7 @@ def shuffled_nll(
 ) -> ShuffledNll:
     """The NLL of an accompaniment model with the melodies exchanged among pieces.
 
-    Args:
-        report: of the same model on the same data with the right melodies; the split and the
-            context are those it was made with.
-        batch_size, progress: as for `evaluate_nll`.
+    `report` is of the same model on the same data with the right melodies, split and context too.
 
     Raises:
         ConfigError: the split has fewer than two pieces.
@@ -231,15 +228,10 @@ def nll_by_length(
     batch_size: int = 8,
     progress: Progress | None = None,
 ) -> list[LengthNll]:
-    """NLL of ``model`` on a split, by length of the window and by place in it.
+    """NLL of ``model`` on a split, by length of the window in events and by place in it.
 
-    Args:
-        lengths: of the windows, in events; may exceed the model's context where its positions
-            allow it.
-        batch_size: windows of the shortest length at a time; of longer ones, fewer.
-
-    The others, and the errors, as for `evaluate_nll`; a learned table of positions that is too
-    short is a ShapeError.
+    `batch_size` is that of the shortest length; longer windows are fewer at a time. Errors as for
+    `evaluate_nll`; a learned table of positions that is too short is a ShapeError.
     """
     shortest = min(lengths, default=1)
     results = []

@@ -115,11 +115,7 @@ class MemorisationIndex:
 
     @classmethod
     def load(cls, path: Path) -> MemorisationIndex:
-        """The index in a file.
-
-        Raises:
-            CheckpointError: it is no such file, or of a later format.
-        """
+        """The index in a file; CheckpointError where it is no such file, or of a later format."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -146,9 +142,8 @@ class MemorisationIndex:
         """Write the file."""
         from safetensors.numpy import save_file
 
-        about = {"format": FORMAT, "n": self.n, "hashes": self.hashes, "grams": self.grams}
-        metadata = {name: str(value) for name, value in about.items()} | {"data": self.data}
-        save_file({"bits": self.bits}, path, metadata=metadata)
+        about = {name: str(getattr(self, name)) for name in ("n", "hashes", "grams", "data")}
+        save_file({"bits": self.bits}, path, metadata={"format": FORMAT, **about})
 
     @property
     def shortest_run(self) -> int:
@@ -192,11 +187,7 @@ class MemorisationIndex:
 
 
 def find_index(checkpoint: Path) -> MemorisationIndex | None:
-    """The index beside the weights of a checkpoint; None where there is none.
-
-    Raises:
-        CheckpointError: the file is damaged.
-    """
+    """The index beside the weights of a checkpoint, as `load` reads it; None without one."""
     path = checkpoint / INDEX_FILE
     return MemorisationIndex.load(path) if path.is_file() else None
 

@@ -115,10 +115,7 @@ def evaluate_nll(
     """NLL of `model` on a split of `data`, by the protocol above.
 
     Args:
-        model: anything with a config that gives logits (B, L, V) for `model(ids, place=place)`.
-            It is put in evaluation mode for the while; gradients are off.
-        data: prepared with the tokenizer of the model.
-        split: its name, "validation" or "test".
+        model: put in evaluation mode for the while; gradients are off.
         context: window length in events; None takes that of the model.
         batch_size: windows at a time: speed and memory, never the number.
         max_windows: about so many windows, spread evenly over the split, for a quick look; None for

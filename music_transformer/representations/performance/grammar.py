@@ -42,9 +42,7 @@ _RANK_NOTE_ON = _RANK_NOTE_OFF + N_PITCHES
 
 
 class PerformanceGrammar(Grammar):
-    """The grammar of one performance.
-
-    A primer is followed with `read`, which takes any ids of the vocabulary, canonical or not.
+    """The grammar of one performance; `read` takes any ids of the vocabulary, canonical or not.
 
     Attributes:
         step: the time now.

@@ -258,16 +258,11 @@ class PerformanceTokenizer(Representation):
 def one_note_per_onset(
     pitch: Ints, start: Ints, end: Ints, velocity: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """The notes as one keyboard can play them, ordered by pitch, then start; times in steps.
+    """The notes as one keyboard can play them, (M,) from (N,), ordered by pitch, then start.
 
     A note lasts one step at least; two onsets of a pitch in one step are one note, the louder and
-    the longer of both; a later onset of a pitch cuts the note that sounds.
-
-    Args:
-        pitch, start, end, velocity: (N,) each; `start` and `end` in steps, below 2**32.
-
-    Returns:
-        The same four columns, (M,) each, M <= N.
+    the longer of both; a later onset of a pitch cuts the note that sounds. Times are in steps,
+    below 2**32.
     """
     end = np.maximum(end, start + 1)
     onset = (pitch << 32) | start
