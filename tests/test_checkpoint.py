@@ -9,15 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from music_transformer.checkpoint import (
-    Session,
-    find_checkpoint,
-    hub,
-    load_checkpoint,
-    save_checkpoint,
-    select_device,
-)
+from music_transformer.checkpoint import Session, hub, load_checkpoint, save_checkpoint
 from music_transformer.checkpoint import format as checkpoint_format
+from music_transformer.checkpoint.hub import find_checkpoint, select_device
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from music_transformer.checkpoint import SEARCH_VARIABLE, save_checkpoint
+from music_transformer.checkpoint import save_checkpoint
+from music_transformer.checkpoint.hub import SEARCH_VARIABLE
 from music_transformer.midi import read_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer

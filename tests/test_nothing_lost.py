@@ -193,7 +193,7 @@ def test_prepared_data_are_verified_by_a_command(
 
 
 def test_a_checkpoint_is_no_run_and_another_model_no_checkpoint(tmp_path: Path) -> None:
-    from music_transformer.checkpoint import check_replaceable
+    from music_transformer.checkpoint.session import check_replaceable
     from music_transformer.training.run_dir import RunFolder
 
     folder = tmp_path / "model"

@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from music_transformer.errors import ConfigError, ShapeError
 from music_transformer.model.config import ModelConfig
-from music_transformer.model.positions import Reading, Relative
+from music_transformer.model.positions import QKV, Reading, Relative, TensorsByName
 from music_transformer.model.terms import Term
 from music_transformer.model.transformer import InputEmbedding, embedding_table
 from music_transformer.ops.relative import in_float32, relative_attention
@@ -338,30 +338,22 @@ class ChoraleRelative(Relative):
         """The voices and pitches of a pass."""
         return VoiceTurns(self.config)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Turns,
-        dropout: float,
-    ) -> Tensor:
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Turns, dropout: float) -> Tensor:
         """See `chorale_attention`."""
         time, interval = tables.get("time_embedding"), tables.get("pitch_embedding")
         of_layer = Tables(tables["rel_embedding"], time, interval, self.config.voice_labels)
-        return chorale_attention(query, key, value, of_layer, shared, **self.options(dropout))
+        return chorale_attention(*qkv, of_layer, shared, **self.options(dropout))
 
 
 class VoiceTurns(nn.Module):
-    """What relative time and pitch need of a pass; it has no parameters."""
+    """`turns_of` of a pass; it has no parameters."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
 
     def forward(self, reading: Reading) -> Turns:
-        """Raises: ShapeError: with relative time, places that are not consecutive."""
+        """As `turns_of`."""
         config, ids, place = self.config, reading.ids, reading.place
         voices, time, pitch = config.voice_labels, config.relative_time, config.relative_pitch
         return turns_of(ids, place, voices, time=time, pitch=pitch)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 NO_TIME = 1 << 40  # of an anchor that is none: later than all others
+QKV = tuple[Tensor, Tensor, Tensor]
+TensorsByName = dict[str, Tensor]
 
 
 class Reading(NamedTuple):
@@ -64,21 +66,11 @@ class Scheme(ABC):
         return query, key
 
     @abstractmethod
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Any,
-        dropout: float,
-    ) -> Tensor:
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
         """Causal attention.
 
         Args:
-            query: (B, H, L, D), the last L of the S positions.
-            key: (B, H, S, D).
-            value: (B, H, S, D).
+            qkv: query (B, H, L, D), the last L of the S positions, key and value (B, H, S, D).
             tables: those of the layer, by name.
             shared: what `stack` gave for this pass, or None.
             dropout: on attention weights.
@@ -101,18 +93,9 @@ class Relative(Scheme):
         """E_r."""
         return {"rel_embedding": self.config.distances}
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Any,
-        dropout: float,
-    ) -> Tensor:
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
         """See `ops.relative`."""
-        table = tables["rel_embedding"]
-        return relative_attention(query, key, value, table, **self.options(dropout))
+        return relative_attention(*qkv, tables["rel_embedding"], **self.options(dropout))
 
     def options(self, dropout: float) -> dict[str, Any]:
         """What the operator is given beside its operands."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.linear import Linear
-from music_transformer.model.positions import Reading, Scheme
+from music_transformer.model.positions import QKV, Reading, Scheme, TensorsByName
 from music_transformer.ops.attention import biased_attention, plain_attention, shaw_attention
 from music_transformer.ops.positions import (
     alibi_bias,
@@ -27,17 +27,9 @@ from music_transformer.ops.positions import (
 class NoScheme(Scheme):
     """Nothing; with no input position either it is NoPE: an order from the causal mask alone."""
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Any,
-        dropout: float,
-    ) -> Tensor:
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
         """Plain attention."""
-        return plain_attention(query, key, value, block=self.config.block, dropout=dropout)
+        return plain_attention(*qkv, block=self.config.block, dropout=dropout)
 
 
 class Shaw(Scheme):
@@ -54,42 +46,21 @@ class Shaw(Scheme):
         rows = self.config.clip_distance + 1
         return {"rel_key_embedding": rows, "rel_value_embedding": rows}
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Any,
-        dropout: float,
-    ) -> Tensor:
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
         """See `ops.attention`."""
-        config = self.config
+        on_keys, on_values = tables["rel_key_embedding"], tables["rel_value_embedding"]
+        farthest, block = self.config.clip_distance, self.config.block
         return shaw_attention(
-            query,
-            key,
-            value,
-            *(tables["rel_key_embedding"], tables["rel_value_embedding"]),
-            clip_distance=config.clip_distance,
-            block=config.block,
-            dropout=dropout,
+            *qkv, on_keys, on_values, clip_distance=farthest, block=block, dropout=dropout
         )
 
 
 class Biased(Scheme):
     """Schemes whose stack gives a bias (H, L, S)."""
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Tensor,
-        dropout: float,
-    ) -> Tensor:
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Tensor, dropout: float) -> Tensor:
         """Logits with a number added, see `ops.attention`."""
-        return biased_attention(query, key, value, shared, block=self.config.block, dropout=dropout)
+        return biased_attention(*qkv, shared, block=self.config.block, dropout=dropout)
 
 
 class T5(Biased):

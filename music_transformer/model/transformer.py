@@ -148,7 +148,7 @@ class CausalAttention(nn.Module):
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, shared: object) -> Tensor:
         tables = {name: getattr(self, name) for name in self.tables}
         dropout = self.config.attention_dropout if self.training else 0.0
-        return self.scheme.attend(query, key, value, tables, shared, dropout)
+        return self.scheme.attend((query, key, value), tables, shared, dropout)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, L, H * D) -> (B, H, L, D)."""

@@ -35,9 +35,17 @@ def plain_attention(
 ) -> Tensor:
     """Attention without any positional term (PyTorch's fused kernel).
 
-    query (B, H, L, D) are the last L of the S positions, key and value (B, H, S, D). Causal, an
-    order is still known: the first query sees one key, the second two ("NoPE"). With ``causal``
-    False every query sees every key, in no order; ``block`` is for causal attention only.
+    Causal, an order is still known: the first query sees one key, the second two ("NoPE").
+
+    Args:
+        query: (B, H, L, D), the last L of the S positions.
+        key, value: (B, H, S, D).
+        causal: False lets every query see every key, in no order.
+        block: N for local attention in blocks (causal only), None for global.
+        dropout: on attention weights.
+
+    Returns:
+        (B, H, L, D).
     """
     queries, keys = query.shape[2], key.shape[2]
     if not causal or (block is None and queries == 1):
@@ -61,16 +69,8 @@ def biased_attention(
 
     Cost: the bias of all heads, O(H L S) memory, shared by the batch.
 
-    Args:
-        query: (B, H, L, D), the last L of the S positions.
-        key: (B, H, S, D).
-        value: (B, H, S, D).
-        bias: (H or 1, L, S), not scaled; see `ops/positions.py`.
-        block: N for local attention in blocks, None for global.
-        dropout: on attention weights.
-
-    Returns:
-        (B, H, L, D).
+    Shapes and options are those of `plain_attention`; ``bias`` is (H or 1, L, S) and not scaled,
+    see `ops/positions.py`.
     """
     queries, keys = query.shape[2], key.shape[2]
     bias = bias.to(query.dtype)
@@ -97,29 +97,15 @@ def clipped_rows(queries: int, keys: int, rows: int, *, clip_distance: int) -> T
 def relative_logits_by_clipping(query: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
     """Query times the embedding of each pair's clipped distance, gathered after the product.
 
-    Args:
-        query: (B, H, L, D).
-        rel_embedding: (H or 1, R, D), R = 2K + 1 or K + 1.
-        rows: (L, S), see `clipped_rows`.
-
-    Returns:
-        (B, H, L, S), not scaled.
+    (B, H, L, D), (H or 1, R, D) with R = 2K + 1 or K + 1, and the (L, S) of `clipped_rows` give
+    (B, H, L, S), not scaled.
     """
     by_distance = query @ rel_embedding.mT  # (B, H, L, R)
     return by_distance.gather(-1, rows.expand(*query.shape[:2], -1, -1))  # (B, H, L, S)
 
 
 def relative_values_by_clipping(weights: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
-    """Weighted sum of the embeddings of clipped distances.
-
-    Args:
-        weights: (B, H, L, S).
-        rel_embedding: (H or 1, R, D).
-        rows: (L, S), see `clipped_rows`.
-
-    Returns:
-        (B, H, L, D).
-    """
+    """Sum of the embeddings of clipped distances by weights (B, H, L, S): (B, H, L, D)."""
     by_distance = weights.new_zeros(*weights.shape[:3], rel_embedding.shape[1])  # (B, H, L, R)
     index = rows.expand_as(weights)  # (B, H, L, S)
     return by_distance.scatter_add(-1, index, weights) @ rel_embedding  # (B, H, L, D)
@@ -139,19 +125,12 @@ def shaw_attention(
 ) -> Tensor:
     """Attention with clipped relative vectors on keys and values; see the module's text.
 
+    Shapes and options are those of `plain_attention`.
+
     Args:
-        query: (B, H, L, D), the last L of the S positions.
-        key: (B, H, S, D).
-        value: (B, H, S, D).
         key_embedding: (H or 1, R, D), R = 2K + 1 rows for distances -K..K, or K + 1 for 0..K.
         value_embedding: likewise.
         clip_distance: K.
-        causal: whether later keys are hidden.
-        block: N for local attention in blocks (causal only), None for global.
-        dropout: probability with which an attention weight is dropped.
-
-    Returns:
-        (B, H, L, D).
     """
     queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]
     rows = clipped_rows(queries, keys, key_embedding.shape[1], clip_distance=clip_distance)

@@ -34,16 +34,10 @@ from music_transformer.errors import ShapeError
 
 
 def bidirectional_skew(rel_logits: Tensor) -> Tensor:
-    """Move logits indexed by distance to logits indexed by key.
+    """Move logits (B, H, L, 2L - 1) indexed by distance to logits (B, H, L, L) indexed by key.
 
     ``out[..., i, j] == rel_logits[..., i, L - 1 - i + j]``: the first column is distance L - 1, the
-    middle one 0, the last -(L - 1).
-
-    Args:
-        rel_logits: (B, H, L, 2L - 1), contiguous.
-
-    Returns:
-        (B, H, L, L), a view.
+    middle one 0, the last -(L - 1). The result is a view.
 
     Raises:
         ShapeError: another number of columns.
@@ -52,8 +46,7 @@ def bidirectional_skew(rel_logits: Tensor) -> Tensor:
     if columns != 2 * length - 1:
         raise ShapeError(
             f"bidirectional_skew: rel_logits is {tuple(rel_logits.shape)}, expected "
-            f"(B, H, L, {2 * length - 1}): one column for each of the distances "
-            f"{length - 1} to {1 - length}."
+            f"(B, H, L, {2 * length - 1}): one column for each distance from {length - 1} down."
         )
     if length == 1:
         return rel_logits

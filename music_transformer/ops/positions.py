@@ -115,14 +115,7 @@ def bias_by_distance(by_distance: Tensor, queries: int) -> Tensor:
 
 
 def t5_bias(table: Tensor, queries: int, keys: int, max_distance: int = 128) -> Tensor:
-    """T5's learned number for each head and bucket of distance, as a bias (H, L, S).
-
-    Args:
-        table: (buckets, H).
-        queries: L.
-        keys: S.
-        max_distance: of `t5_buckets`.
-    """
+    """T5's learned numbers, (buckets, H) by head and bucket of distance, as a bias (H, L, S)."""
     distance = torch.arange(keys, device=table.device)  # (S,)
     bucket = t5_buckets(distance, buckets=table.shape[0], max_distance=max_distance)  # (S,)
     return bias_by_distance(F.embedding(bucket, table).T, queries)  # (H, L, S)
@@ -145,13 +138,7 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 def alibi_bias(slopes: Tensor, queries: int, keys: int) -> Tensor:
-    """ALiBi's penalty, minus slope times distance, as a bias (H, L, S).
-
-    Args:
-        slopes: (H,), see `alibi_slopes`.
-        queries: L.
-        keys: S.
-    """
+    """ALiBi's penalty, minus slope (H,) times distance, as a bias (H, L, S)."""
     distance = torch.arange(keys, device=slopes.device)  # (S,)
     return bias_by_distance(-slopes[:, None] * distance, queries)  # (H, L, S)
 

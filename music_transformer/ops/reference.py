@@ -44,16 +44,10 @@ def relative_logits_by_gather(
 ) -> Tensor:
     """Relative logits, with the embedding of each pair of positions gathered first.
 
+    Arguments and result as in `ops.skew.relative_logits_by_skew`, but 0 where the key lies after
+    the query.
+
     Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", equation 4.
-
-    Args:
-        query: (B, H, L, D), the last L of the S positions.
-        tables: (V, H or 1, M, D); row d belongs to distance d. Beyond M - 1 nothing is added.
-        keys: S.
-        first: the table of the first query; query i takes table (first + i) mod V.
-
-    Returns:
-        (B, H, L, S), not scaled; 0 where the key lies after the query.
     """
     queries = query.shape[2]
     position = torch.arange(keys, device=query.device)  # (S,)

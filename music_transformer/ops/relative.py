@@ -50,16 +50,10 @@ FEW_LOGITS_ELSEWHERE = (1 << 22, 1 << 20)
 def choose_implementation(
     queries: int, keys: int, *, dropout: float = 0.0, device: str = "cpu", gradients: bool = True
 ) -> str:
-    """What ``auto`` stands for at this size: ``skew`` or ``blockwise``.
+    """What ``auto`` stands for with L queries and S keys: ``skew`` or ``blockwise``.
 
-    On CUDA ``fused`` goes before both where it works and is able to.
-
-    Args:
-        queries: L.
-        keys: S.
-        dropout: on attention weights.
-        device: type of the device, as "cpu" or "cuda".
-        gradients: whether a backward pass will follow, for which skew keeps its maps.
+    On CUDA ``fused`` goes before both where it works and is able to. ``gradients`` says whether a
+    backward pass will follow, for which skew keeps its maps.
     """
     few = FEW_LOGITS.get(device, FEW_LOGITS_ELSEWHERE)[int(gradients)]
     if dropout > 0.0 or queries == 1 or queries * keys <= few:

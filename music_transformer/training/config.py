@@ -105,8 +105,7 @@ class TrainingConfig:
         for name in ("window", "checkpoint_every"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
-        for name in ("learning_rate",):
-            self._between(name, 0.0, 10.0, low_open=True)
+        self._between("learning_rate", 0.0, 10.0, low_open=True)
         for name in ("final_fraction", "cooldown", "plain", "gaps"):
             self._between(name, 0.0, 1.0)
         for name in ("muon_momentum", "label_smoothing", "token_dropout"):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from music_transformer.checkpoint.format import load_weights, read_config, write_files
 from music_transformer.datasets.pairs import training_windows
@@ -101,11 +101,7 @@ class Trainer:
             use_bfloat16(model)
         if config.checkpoint_activations:
             checkpoint_layers(model)
-        self.optimizers = build_optimizers(
-            model,
-            config,
-            muon_dtype=torch.bfloat16 if bfloat16 else torch.float32,
-        )
+        self.optimizers = self._new_optimizers(model)
         self.ema_model = copy.deepcopy(model) if config.ema is not None else None
         self.windows = training_windows(
             data,
@@ -160,7 +156,7 @@ class Trainer:
         """Update after update, with what is due in between; why it stopped."""
         state, config = self.state, self.config
         while state.step < config.steps:
-            _, norm, rate = self._update()
+            norm, rate = self._update()
             state.seconds = seconds_before + time.monotonic() - started
             self.progress.update()
             last = state.step == config.steps
@@ -187,11 +183,7 @@ class Trainer:
             trial.state = RunState()
             trial.forward = trial._forward()
             trial.batches = self.windows.prefetch()
-            trial.optimizers = build_optimizers(
-                trial.model,
-                self.config,
-                muon_dtype=self._muon_dtype(),
-            )
+            trial.optimizers = self._new_optimizers(trial.model)
             trial._update()  # the first one also allocates
             start = time.perf_counter()
             for _ in range(count):
@@ -223,12 +215,12 @@ class Trainer:
     def _cuda_devices(self) -> list[torch.device]:
         return [self.device] if self.device.type == "cuda" else []
 
-    def _muon_dtype(self) -> torch.dtype:
-        muon = self.optimizers.get("muon")
-        return getattr(muon, "dtype", torch.float32)
+    def _new_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
+        muon_dtype = torch.bfloat16 if self.bfloat16 else torch.float32
+        return build_optimizers(model, self.config, muon_dtype=muon_dtype)
 
-    def _update(self) -> tuple[float, float, float]:
-        """One update of the weights: mean loss, norm of the gradients before clipping, rate."""
+    def _update(self) -> tuple[float, float]:
+        """One update of the weights: norm of the gradients before clipping, learning rate."""
         config, step = self.config, self.state.step
         pad, start = self.data.tokenizer.pad, self.data.tokenizer.start
         batches = [next(self.batches) for _ in range(config.accumulate)]
@@ -242,16 +234,14 @@ class Trainer:
             with nullcontext() if last else self.ranks.no_sync(self.forward):
                 logits = self.forward(ids, **batch.given())
                 loss = summed_cross_entropy(
-                    logits,
-                    batch.targets,
-                    pad=pad,
-                    label_smoothing=config.label_smoothing,
+                    logits, batch.targets, pad=pad, label_smoothing=config.label_smoothing
                 )
                 # Ranks average their gradients; with this factor that is the sum over all targets.
                 torch.autograd.backward(loss * self.ranks.world_size / max(count, 1.0))
             total += loss.detach()
         (loss_sum,) = self.ranks.all_reduce([total.item()], self.device)
-        norm = self._clip()
+        limit = config.clip or math.inf
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             raise DivergenceError(
                 f"training diverged at step {step + 1} (loss {loss_sum / max(count, 1.0)}, "
@@ -270,11 +260,7 @@ class Trainer:
         state.events += int(count)
         state.loss_sum += loss_sum
         state.loss_events += int(count)
-        return loss_sum / max(count, 1.0), norm, rate
-
-    def _clip(self) -> float:
-        limit = self.config.clip or math.inf
-        return float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        return norm, rate
 
     @torch.no_grad()
     def _update_ema(self) -> None:
@@ -358,10 +344,8 @@ class Trainer:
         return "max_minutes" if over and self.ranks.is_main else None
 
     def _checkpoint(self) -> None:
-        tensors: dict[str, Tensor] = {
-            f"optimizer/{name}": tensor
-            for name, tensor in optimizer_tensors(self.optimizers, self.model).items()
-        }
+        optimizers = optimizer_tensors(self.optimizers, self.model)
+        tensors = {f"optimizer/{name}": tensor for name, tensor in optimizers.items()}
         tensors |= gather_generators(self.ranks, self.device)
         if self.ema_model is not None:
             tensors |= {f"weights/{name}": t for name, t in self.model.state_dict().items()}

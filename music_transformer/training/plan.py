@@ -31,17 +31,9 @@ from music_transformer.training.run_dir import RunFolder
 
 #: Settings that decide nothing of what is computed: a resumed run may change them.
 FREE = (
-    "checkpoint_activations",
-    "workers",
-    "max_minutes",
-    "evaluate_every",
-    "threads",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "log_every",
+    *("checkpoint_activations", "workers", "max_minutes", "threads"),
+    *("evaluate_every", "checkpoint_every", "checkpoint_minutes", "log_every"),
 )
-
-
 #: Tables that --set may give to a model that was trained without: adding nothing at first, they
 #: leave it as it was.
 ZERO_AT_FIRST = (
@@ -86,14 +78,13 @@ class Plan:
 
     def resolve(self, device: torch.device, world_size: int) -> dict[str, Any]:
         """What depends on the machine; a resumed run keeps the arithmetic it began with."""
-        here = {
-            "device": device.type,
-            "threads": torch.get_num_threads(),
-            "world_size": world_size,
-        }
         if self.recorded is None:
-            return {"bfloat16": resolve_autocast(self.training.autocast, device), **here}
-        return {"bfloat16": self.recorded["resolved"]["bfloat16"], **here}
+            bfloat16 = resolve_autocast(self.training.autocast, device)
+        else:
+            bfloat16 = self.recorded["resolved"]["bfloat16"]
+        threads = torch.get_num_threads()
+        here = {"device": device.type, "threads": threads, "world_size": world_size}
+        return {"bfloat16": bfloat16, **here}
 
     def changes_of_machine(self, resolved: Mapping[str, Any]) -> list[str]:
         """What is not as it was when the run was begun, and makes its numbers differ a little."""
@@ -110,7 +101,12 @@ class Plan:
             "preset": self.preset,
             "init": self.init,
             "data": {"corpus": self.data.corpus, "checksum": self.data.checksum},
-            "versions": _versions(),
+            "versions": {
+                "music_transformer": __version__,
+                "torch": torch.__version__,
+                "numpy": numpy.__version__,
+                "python": platform.python_version(),
+            },
             "commit": _commit(),
         }
 
@@ -194,11 +190,9 @@ def resumed_plan(
     windows at a time as before: a window depends on its row in the batch of all.
 
     Args:
-        run: the folder.
         settings: changes, as ``key=value``.
         data_path: where the data is now.
-        preset_name: of the run, to make sure.
-        seed: of the run, to make sure.
+        preset_name, seed: of the run, to make sure.
         world_size: processes that will train together.
 
     Raises:
@@ -242,15 +236,7 @@ def resumed_plan(
         raise ConfigError(
             f"--resume: data={data.path} is not what {run.path} was trained on (another checksum)."
         )
-    return Plan(
-        new_model,
-        new_training,
-        data,
-        preset,
-        init=init,
-        recorded=recorded,
-        notes=tuple(notes),
-    )
+    return Plan(new_model, new_training, data, preset, init, recorded, tuple(notes))
 
 
 def _is_decoder_of(given: Mapping[str, Any], data: PreparedData) -> bool:
@@ -297,15 +283,6 @@ def _change(run: RunFolder, key: str, old: Any, new: Any, training: TrainingConf
     )
 
 
-def _versions() -> dict[str, str]:
-    return {
-        "music_transformer": __version__,
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
-
-
 def _commit() -> str | None:
     """The commit of the checkout this package runs from; None where there is none."""
     root = checkout()
@@ -326,10 +303,7 @@ def _commit() -> str | None:
 def describe_partial_init(init: str, donor: Any, model: Any) -> str:
     """One line on what a model would take over from a checkpoint.
 
-    Args:
-        init: what the checkpoint is called.
-        donor: the config of its model.
-        model: the config of the model that is to be trained.
+    ``donor`` is the config of its model, ``model`` of the one that is to be trained.
 
     Raises:
         ConfigError: no layer of it fits.

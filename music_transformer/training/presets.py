@@ -1,7 +1,8 @@
 """Named recipes: a model and how to train it, with what is known of the result.
 
-`vocab_size` is that of the tokenizer named; the command takes it from the prepared data, so that
-``--pedal events`` needs no other preset.
+A preset says what differs from the defaults of `ModelConfig` and `TrainingConfig`, or from another
+preset. `vocab_size` is that of the tokenizer named; the command takes it from the prepared data, so
+that ``--pedal events`` needs no other preset.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,6 @@ from music_transformer.model.rnn import RNNConfig
 from music_transformer.training.config import TrainingConfig
 
 _PERFORMANCE_VOCABULARY = 391
-_CHORALE_VOCABULARY = 132
 
 
 @dataclass(frozen=True)
@@ -25,146 +25,58 @@ class Preset:
     training: TrainingConfig
     tokenizer: str = "performance"
 
+    def but(self, **changes: Any) -> "Preset":
+        """The preset with another model."""
+        return replace(self, model=replace(self.model, **changes))
+
+    def trained(self, **changes: Any) -> "Preset":
+        """The preset with another training."""
+        return replace(self, training=replace(self.training, **changes))
+
+
+_CHORALES = Preset(
+    ModelConfig(vocab_size=132, n_layers=5, n_heads=8),
+    TrainingConfig(steps=9000, batch_size=2, weight_decay=0.05, evaluate_windows=256),
+    tokenizer="chorale",
+)
+_LABELS = {"input_position": "sinusoidal_concat", "voice_labels": 4}
 
 #: Ten minutes of one core; NLL about 0.47 on whole validation chorales.
-JSB_SMALL = Preset(
-    ModelConfig(
-        vocab_size=_CHORALE_VOCABULARY,
-        n_layers=3,
-        d_model=128,
-        n_heads=4,
-        d_ff=512,
-        dropout=0.1,
-        context=256,
-        input_position="sinusoidal_concat",
-        voice_labels=4,
-        step_labels=16,
-    ),
-    TrainingConfig(
-        steps=4000,
-        batch_size=2,
-        learning_rate=2e-3,
-        augment=False,
-        evaluate_every=250,
-        evaluate_windows=128,
-    ),
-    tokenizer="chorale",
+JSB_SMALL = _CHORALES.but(
+    n_layers=3, d_model=128, n_heads=4, d_ff=512, context=256, step_labels=16, **_LABELS
+).trained(
+    steps=4000,
+    learning_rate=2e-3,
+    weight_decay=0.01,
+    augment=False,
+    evaluate_every=250,
+    evaluate_windows=128,
 )
-
 #: The recipe of the released chorale model: an hour and a quarter of one core, no over-fitting yet.
-BACH = Preset(
-    ModelConfig(
-        vocab_size=_CHORALE_VOCABULARY,
-        n_layers=5,
-        d_model=256,
-        n_heads=8,
-        d_ff=1024,
-        dropout=0.2,
-        context=512,
-        input_position="sinusoidal_concat",
-        voice_labels=4,
-        step_labels=16,
-    ),
-    TrainingConfig(
-        steps=9000,
-        batch_size=2,
-        learning_rate=1.5e-3,
-        weight_decay=0.05,
-        evaluate_every=500,
-        evaluate_windows=256,
-    ),
-    tokenizer="chorale",
-)
+BACH = _CHORALES.but(dropout=0.2, step_labels=16, **_LABELS).trained(learning_rate=1.5e-3)
 
 #: The paper's Table 2: the models are its rows, dropout 0.1 and early stopping (the best step is
 #: kept) too; steps, rates, batches and windows are ours, for one core, the same for all rows. None
 #: has step labels, which are no part of the paper.
-JSB_TRANSFORMER = Preset(
-    ModelConfig(
-        vocab_size=_CHORALE_VOCABULARY,
-        n_layers=5,
-        d_model=256,
-        d_attention=256,
-        n_heads=8,
-        d_ff=1024,
-        dropout=0.1,
-        context=512,
-        input_position="sinusoidal",
-        attention_position="none",
-    ),
-    TrainingConfig(
-        steps=9000,
-        batch_size=2,
-        learning_rate=1e-3,
-        weight_decay=0.05,
-        evaluate_every=500,
-        evaluate_windows=256,
-    ),
-    tokenizer="chorale",
+JSB_TRANSFORMER = _CHORALES.but(
+    d_attention=256, input_position="sinusoidal", attention_position="none"
 )
-JSB_CONCAT = replace(
-    JSB_TRANSFORMER,
-    model=replace(JSB_TRANSFORMER.model, input_position="sinusoidal_concat"),
-)
-JSB_LABELS = replace(JSB_CONCAT, model=replace(JSB_CONCAT.model, voice_labels=4))
-JSB_RELATIVE = replace(
-    JSB_TRANSFORMER,
-    model=replace(
-        JSB_TRANSFORMER.model,
-        d_model=512,
-        d_attention=512,
-        d_ff=512,
-        input_position="none",
-        attention_position="relative",
-        max_distance=256,
-    ),
-)
-JSB_RELATIVE_LABELS = replace(
-    JSB_RELATIVE,
-    model=replace(JSB_RELATIVE.model, input_position="sinusoidal_concat", voice_labels=4),
-)
+JSB_CONCAT = JSB_TRANSFORMER.but(input_position="sinusoidal_concat")
+JSB_LABELS = JSB_TRANSFORMER.but(**_LABELS)
+JSB_RELATIVE = _CHORALES.but(d_model=512, d_attention=512, d_ff=512, max_distance=256)
+JSB_RELATIVE_LABELS = JSB_RELATIVE.but(**_LABELS)
 #: Relative pitch and time come on top of all that, labels included, which they need to tell voices.
-JSB_RELATIONAL = replace(
-    JSB_RELATIVE_LABELS,
-    model=replace(JSB_RELATIVE_LABELS.model, relative_pitch=True, relative_time=True),
-)
+JSB_RELATIONAL = JSB_RELATIVE_LABELS.but(relative_pitch=True, relative_time=True)
 
 #: Three million parameters and windows of 512: under 3.0 nats after half an hour of one core.
 PIANO_SMALL = Preset(
-    ModelConfig(
-        vocab_size=_PERFORMANCE_VOCABULARY,
-        n_layers=4,
-        d_model=256,
-        n_heads=4,
-        d_ff=1024,
-        dropout=0.1,
-        context=512,
-        max_distance=512,
-    ),
-    TrainingConfig(
-        steps=8000,
-        batch_size=4,
-        learning_rate=2e-3,
-        optimizer="muon",
-        evaluate_every=250,
-        evaluate_windows=64,
-    ),
+    ModelConfig(max_distance=512),
+    TrainingConfig(steps=8000, learning_rate=2e-3, optimizer="muon", evaluate_every=250),
 )
-
 #: The recipe of the released piano model, in two stages: crops of 512 on a plateau, stopped when
 #: the time is up; then ``--init`` with window=2048, schedule=cosine anneals (docs/training.md).
 PIANO = Preset(
-    ModelConfig(
-        vocab_size=_PERFORMANCE_VOCABULARY,
-        n_layers=6,
-        d_model=256,
-        n_heads=4,
-        d_ff=1024,
-        dropout=0.0,
-        context=2048,
-        max_distance=512,
-        performance_state=True,
-    ),
+    ModelConfig(n_layers=6, dropout=0.0, context=2048, max_distance=512, performance_state=True),
     TrainingConfig(
         steps=40_000,
         window=512,
@@ -179,40 +91,28 @@ PIANO = Preset(
         evaluate_windows=48,
     ),
 )
-
 #: In-filling: `PIANO` that is told what comes after the gap (docs/fill.md); begun with ``--init
 #: piano --set anchors=true``. A tenth of the windows are told nothing.
-PIANO_FILL = Preset(
-    replace(PIANO.model, anchors=True),
-    replace(PIANO.training, steps=2500, window=1024, batch_size=4, plain=0.0, gaps=0.9),
+PIANO_FILL = PIANO.but(anchors=True).trained(
+    steps=2500, window=1024, batch_size=4, plain=0.0, gaps=0.9
 )
 
 #: The LSTM that two cores can train beside `PIANO_SMALL`: as many parameters, the same windows.
 LSTM_SMALL = Preset(
-    RNNConfig(
-        vocab_size=_PERFORMANCE_VOCABULARY,
-        n_layers=3,
-        d_model=256,
-        d_hidden=384,
-        dropout=0.1,
-        context=512,
-    ),
+    RNNConfig(d_model=256, d_hidden=384, context=512),
     replace(PIANO_SMALL.training, optimizer="adamw"),  # Muon has next to nothing to move here
 )
-LSTM_ATTENTION_SMALL = replace(LSTM_SMALL, model=replace(LSTM_SMALL.model, attention="causal"))
+LSTM_ATTENTION_SMALL = LSTM_SMALL.but(attention="causal")
 
 #: The paper's Table 3: the models are its rows, and windows are of 2048. It does not tell
 #: in full how it trained them: these steps, rates and batches are ours, for a GPU, the same for all
 #: Transformer rows. They can be stopped and resumed at any time, and `steps` may be moved.
 PIANO_TRANSFORMER = Preset(
     ModelConfig(
-        vocab_size=_PERFORMANCE_VOCABULARY,
         n_layers=6,
-        d_model=256,
         d_attention=512,
         n_heads=8,
         d_ff=2048,
-        dropout=0.1,
         context=2048,
         input_position="sinusoidal",
         attention_position="none",
@@ -223,34 +123,23 @@ PIANO_TRANSFORMER = Preset(
         learning_rate=2e-3,
         schedule="wsd",
         warmup=500,
-        cooldown=0.2,
         optimizer="muon",
         evaluate_every=1000,
-        evaluate_windows=64,
     ),
 )
-PIANO_LOCAL = replace(PIANO_TRANSFORMER, model=replace(PIANO_TRANSFORMER.model, block=512))
+PIANO_LOCAL = PIANO_TRANSFORMER.but(block=512)
 #: Relative rows know distances and need no sinusoids, so they may be read past their windows.
-PIANO_RELATIVE = replace(
-    PIANO_TRANSFORMER,
-    model=replace(
-        PIANO_TRANSFORMER.model,
-        input_position="none",
-        attention_position="relative",
-        max_distance=1024,
-    ),
+PIANO_RELATIVE = PIANO_TRANSFORMER.but(
+    input_position="none", attention_position="relative", max_distance=1024
 )
 #: The same in slices of a big GPU that is lent for ten minutes at a time; --resume begins the next.
-PIANO_LARGE = replace(
-    PIANO_RELATIVE,
-    training=replace(PIANO_RELATIVE.training, max_minutes=8.0, checkpoint_minutes=2.0),
-)
-PIANO_RELATIVE_LOCAL = replace(PIANO_RELATIVE, model=replace(PIANO_RELATIVE.model, block=512))
+PIANO_LARGE = PIANO_RELATIVE.trained(max_minutes=8.0, checkpoint_minutes=2.0)
+PIANO_RELATIVE_LOCAL = PIANO_RELATIVE.but(block=512)
 LSTM = Preset(
-    RNNConfig(vocab_size=_PERFORMANCE_VOCABULARY, n_layers=3, d_hidden=1024, context=2048),
+    RNNConfig(),
     replace(PIANO_TRANSFORMER.training, optimizer="adamw", learning_rate=1e-3),
 )
-LSTM_ATTENTION = replace(LSTM, model=replace(LSTM.model, attention="causal"))
+LSTM_ATTENTION = LSTM.but(attention="causal")
 
 #: A melody and what is played to it, for two cores and an hour; the decoder is that of `PIANO`, so
 #: that ``--init piano`` gives it a start (docs/accompaniment.md). Segments of 5 to 30 s seldom
@@ -289,39 +178,15 @@ ACCOMPANIMENT = Preset(
     tokenizer="accompaniment",
 )
 #: The same without distances: sinusoids, and no time in the attention to the melody.
-ACCOMPANIMENT_BASELINE = replace(
-    ACCOMPANIMENT,
-    model=replace(
-        ACCOMPANIMENT.model,
-        input_position="sinusoidal",
-        attention_position="none",
-        cross_position="none",
-    ),
+ACCOMPANIMENT_BASELINE = ACCOMPANIMENT.but(
+    input_position="sinusoidal", attention_position="none", cross_position="none"
 )
 
+#: All of them: `JSB_SMALL` is jsb-small.
 PRESETS = {
-    "jsb-small": JSB_SMALL,
-    "bach": BACH,
-    "jsb-transformer": JSB_TRANSFORMER,
-    "jsb-concat": JSB_CONCAT,
-    "jsb-labels": JSB_LABELS,
-    "jsb-relative": JSB_RELATIVE,
-    "jsb-relative-labels": JSB_RELATIVE_LABELS,
-    "jsb-relational": JSB_RELATIONAL,
-    "piano-small": PIANO_SMALL,
-    "piano": PIANO,
-    "piano-fill": PIANO_FILL,
-    "accompaniment": ACCOMPANIMENT,
-    "accompaniment-baseline": ACCOMPANIMENT_BASELINE,
-    "lstm-small": LSTM_SMALL,
-    "lstm-attention-small": LSTM_ATTENTION_SMALL,
-    "lstm": LSTM,
-    "lstm-attention": LSTM_ATTENTION,
-    "piano-transformer": PIANO_TRANSFORMER,
-    "piano-local": PIANO_LOCAL,
-    "piano-relative": PIANO_RELATIVE,
-    "piano-relative-local": PIANO_RELATIVE_LOCAL,
-    "piano-large": PIANO_LARGE,
+    name.lower().replace("_", "-"): preset
+    for name, preset in globals().items()
+    if isinstance(preset, Preset) and not name.startswith("_")
 }
 
 

@@ -102,19 +102,14 @@ class RunState:
         return cls(**content)
 
 
-def generator_states(device: torch.device) -> dict[str, Tensor]:
-    """The state of the global generators, which dropout draws from."""
+def gather_generators(ranks: DistributedContext, device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that dropout draws from, by ``generator/RANK/KIND``."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def gather_generators(ranks: DistributedContext, device: torch.device) -> dict[str, Tensor]:
-    """The generator states of all ranks, named ``generator/RANK/KIND``."""
     return {
         f"generator/{rank}/{kind}": state
-        for kind, own in generator_states(device).items()
+        for kind, own in states.items()
         for rank, state in enumerate(ranks.all_gather(own))
     }
 

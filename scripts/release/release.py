@@ -19,13 +19,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from music_transformer.checkpoint import (
-    CONFIG,
-    README,
-    load_checkpoint,
-    read_config,
-    sampling_of,
-)
+from music_transformer.checkpoint import load_checkpoint
+from music_transformer.checkpoint.format import CONFIG, README, read_config, sampling_of
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation.baselines import count_baselines

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from music_transformer.errors import ConfigError
 from music_transformer.lazy import load
 from music_transformer.model import ModelConfig, MusicTransformer
-from music_transformer.model.positions import FURTHER, SCHEMES, Reading, Scheme
+from music_transformer.model.positions import FURTHER, QKV, SCHEMES, Reading, Scheme, TensorsByName
 from music_transformer.model.terms import INPUTS, TERMS
 from music_transformer.ops.attention import biased_attention
 from music_transformer.ops.relative import FUSED_WORKS, IMPLEMENTATIONS
@@ -24,16 +24,8 @@ class NearestKeys(Scheme):
     def stack(self) -> nn.Module:
         return Slopes(self.config.n_heads)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        tables: dict[str, Tensor],
-        shared: Any,
-        dropout: float,
-    ) -> Tensor:
-        return biased_attention(query, key, value, shared, dropout=dropout)
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
+        return biased_attention(*qkv, shared, dropout=dropout)
 
 
 class Slopes(nn.Module):
