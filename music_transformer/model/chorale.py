@@ -88,12 +88,8 @@ class Tables(NamedTuple):
 def turns_of(ids: Tensor, place: Tensor, voices: int, *, time: bool, pitch: bool) -> Turns:
     """What relative time and pitch need of a pass.
 
-    Args:
-        ids: (B, S) int64, all that were read.
-        place: (B, L) or (L,) int64, of the last L ids in their piece.
-        voices: V.
-        time: whether there is relative time.
-        pitch: whether there is relative pitch.
+    ``ids`` (B, S) are all that were read, ``place`` (B, L) or (L,) is that of the last L of them in
+    their piece.
 
     Raises:
         ShapeError: with relative time, places that are not consecutive.
@@ -274,15 +270,7 @@ def query_times_intervals(query: Tensor, interval: Tensor, rows: Tensor) -> Tens
 
 
 def last_of_voice(ids: Tensor, voices: int) -> Tensor:
-    """The last id of the voice whose turn comes after each id; `NOTHING_READ` where there is none.
-
-    Args:
-        ids: (B, S) int64, from the first that was read.
-        voices: V.
-
-    Returns:
-        (B, S) int64.
-    """
+    """The last id of the voice whose turn comes after each id (B, S); else `NOTHING_READ`."""
     return F.pad(ids, (voices - 1, 0), value=NOTHING_READ)[:, : ids.shape[1]]
 
 

@@ -90,16 +90,10 @@ def _groups(batch: int, heads: int, width: int) -> Iterator[tuple[int, int, slic
 
 
 def _tables_of_block(table: Tensor, heads: slice, width: int, first: int) -> list[Tensor]:
-    """The last ``width + 1`` rows of the tables, in the order in which the rows of a block turn.
+    """The last ``width + 1`` rows of the tables of `farthest_first`, for some heads.
 
-    Args:
-        table: (V, H or 1, widest + 1, D), of `farthest_first`.
-        heads: the heads asked for.
-        width: of the block.
-        first: the table of the block's first row, counted without end.
-
-    Returns:
-        V views (heads or 1, width + 1, D).
+    V views (heads or 1, width + 1, D), in the order in which the rows of a block take turns with
+    them; ``first`` is the table of its first row, counted without end.
     """
     rows = table[:, :, table.shape[2] - 1 - width :]  # (V, H or 1, width + 1, D)
     rows = rows if rows.shape[1] == 1 else rows[:, heads]

@@ -141,6 +141,7 @@ class Trainer:
         self.forward = self._forward()
         if self.ranks.world_size > 1:
             self._warm_up_ddp_buckets()
+        # Windows are a function of the step, so a resumed run needs no position in the data.
         self.batches = self.windows.prefetch(state.step * config.accumulate, workers=config.workers)
         try:
             reason = self._until_stopped(started, seconds_before)
@@ -224,6 +225,7 @@ class Trainer:
         config, step = self.config, self.state.step
         pad, start = self.data.tokenizer.pad, self.data.tokenizer.start
         batches = [next(self.batches) for _ in range(config.accumulate)]
+        # Counted before the first backward pass, which is divided by the targets of all.
         own = sum(count_targets(batch.targets, pad) for batch in batches)
         (count,) = self.ranks.all_reduce([float(own)], self.device)
         total = torch.zeros((), device=self.device)
