@@ -10,7 +10,7 @@ Another knob is one field here and one processor there.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -20,13 +20,17 @@ DEFAULT_SECONDS = 30.0
 MOST_CANDIDATES = 64
 LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
 
+MOST_ENDING, MOST_ENDING_SECONDS = 0.25, 10.0  # of the length asked for: what an end may take
+
 LENGTH, DRAWN, CARE, PRIMER = "how much", "how it is drawn", "when a model gets stuck", "the primer"
+ENDING = "how it ends"
 CHOICE, WISH = "which is kept", "what is asked for (performances)"
 
 
 ASKED_FOR = ("key", "low", "high", "pace", "loudness", "voices")
 CALM, BOLD = (0.9, 0.9), (1.1, 0.98)  # temperature, top-p
 LOUDNESS = {"pp": 36, "p": 48, "mp": 60, "mf": 72, "f": 88, "ff": 104}  # mean velocity
+ENDS = ("close", "cut")
 #: Semitones above the tonic; of minor both sevenths.
 SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10, 11)}
 _KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -65,9 +69,9 @@ def read_key(text: str) -> tuple[int, str]:
     return tonic, "minor" if mode in ("minor", "min", "m") else "major"
 
 
-def _mark(text: str) -> None:
-    if text not in LOUDNESS:
-        raise ConfigError(f"one of {', '.join(LOUDNESS)}.")
+def _one_of(text: str, known: Iterable[str]) -> None:
+    if text not in known:
+        raise ConfigError(f"one of {', '.join(known)}.")
 
 
 def setting(kind: type, default: Any, group: str, text: str, **more: Any) -> Any:
@@ -202,6 +206,13 @@ class Settings(Sampling):
     events: int | None = setting(
         int, None, LENGTH, "length in events instead of seconds", low=0, choose="0 or more"
     )
+    # docs/piano.md and docs/chorales.md say how often it succeeds.
+    end: str = setting(
+        str, "close", ENDING,
+        "close: past the length in seconds, by a quarter and 10 s at most, the music comes to an "
+        "end; cut: it stops there",
+        read=lambda text: _one_of(text, ENDS), metavar="{close,cut}",
+    )  # fmt: skip
     seed: int = setting(int, 0, DRAWN, "another seed, another result")
     context: int | None = setting(
         int, None, DRAWN, "events the model reads at once (default: its own)"
@@ -227,7 +238,7 @@ class Settings(Sampling):
         low=0.25, high=4, choose="0.25 to 4 times that of the motif", metavar="FACTOR",
     )  # fmt: skip
     loudness: str | None = setting(
-        str, None, WISH, f"one of {', '.join(LOUDNESS)}", read=lambda text: _mark(text)
+        str, None, WISH, f"one of {', '.join(LOUDNESS)}", read=lambda text: _one_of(text, LOUDNESS)
     )
     voices: int | None = setting(
         int, None, WISH, "notes that sound at a time, at most", low=1, high=88, choose="1 to 88",
@@ -271,6 +282,14 @@ class Settings(Sampling):
         if self.events is None and self.seconds is None:
             return DEFAULT_SECONDS
         return self.seconds
+
+    @property
+    def ending_seconds(self) -> float:
+        """What an end may take past the seconds asked for; 0 where music is cut, or never ends."""
+        seconds = self.length_seconds
+        if self.end == "cut" or seconds is None or math.isinf(seconds):
+            return 0.0
+        return min(MOST_ENDING * seconds, MOST_ENDING_SECONDS)
 
     @property
     def asked(self) -> float:

@@ -18,7 +18,7 @@ from music_transformer.cli.options import (
 from music_transformer.cli.output import write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import CARE, DRAWN, Settings
+from music_transformer.sampling import CARE, DRAWN, ENDING, Settings
 
 if TYPE_CHECKING:
     from music_transformer.generation.accompaniment import Accompaniment
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choice.add_argument(
         "--samples", type=int, default=1, help="of them to write, the likeliest (default: 1)"
     )
-    add_settings(parser, (DRAWN, CARE))
+    add_settings(parser, (DRAWN, CARE, ENDING))
     melody = parser.add_argument_group("the melody")
     melody.add_argument(
         "--keep-key",

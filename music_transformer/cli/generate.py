@@ -19,7 +19,16 @@ from music_transformer.cli.options import (
 from music_transformer.cli.output import write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import CARE, CHOICE, DRAWN, LENGTH, PRIMER, WISH, Settings
+from music_transformer.sampling import (
+    CARE,
+    CHOICE,
+    DRAWN,
+    ENDING,
+    LENGTH,
+    PRIMER,
+    WISH,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
@@ -51,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_results(parser, "where to write (default: out/ and the name of the primer)")
     parser.add_argument("--samples", type=int, default=1, help="continuations (default: 1)")
-    add_settings(parser, (LENGTH, WISH, DRAWN, CARE, CHOICE, PRIMER))
+    add_settings(parser, (LENGTH, ENDING, WISH, DRAWN, CARE, CHOICE, PRIMER))
     add_part_arguments(parser)
     parser.add_argument(
         "--show-all", action="store_true", help="write all candidates of one sample, the best first"

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_from(args)
     continued = []
     for index, (given, _, _) in enumerate(tqdm(places, desc="continuing", unit="primer")):
-        result = generate(session, given, settings=settings, seed=args.seed + index)
+        result = generate(session, given, settings=settings, seed=args.seed + index, end="cut")
         continued.append(part(result.continuation, 0, args.seconds))
     sides = {
         "model": [seam_distances(p, c) for p, c in zip(primers, continued, strict=True)],

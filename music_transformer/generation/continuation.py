@@ -1,8 +1,8 @@
 """Continue a primer: `generate`, `generate_batch`, `stream` and `stream_notes`.
 
-The length is asked for in seconds past the primer's end, which are met exactly, or in events. END
-is masked until then, which is to say always. What still sounds at the end is closed there, and a
-chorale's last sixteenth gets all its voices.
+The length is asked for in seconds past the primer's end, or in events, which are met exactly. END
+is masked until then. Past the seconds the music comes to an end (`processors.come_to_an_end`); with
+``end="cut"`` what still sounds is closed there. A chorale's last sixteenth gets all its voices.
 
 The notes of a primer come out as they went in, with their tempo, metre, key, pedal and tracks; the
 continuation lies behind them on the grid of its events (10 ms, or sixteenths), on tracks of its
@@ -333,11 +333,13 @@ class Continuation:
         limits = Limits(
             seconds=self.settings.length_seconds,
             events=self.settings.events,
+            ending_seconds=self.settings.ending_seconds,
             note_seconds=spec.settings.max_note_seconds or math.inf,
         )
-        grammar = self._session.tokenizer.grammar(self.primer, limits)
-        sample = Sample(spec, grammar, primer=self.primer.ids)
-        performance = self._session.tokenizer.has_seam
+        tokenizer = self._session.tokenizer
+        grammar = tokenizer.grammar(self.primer, limits)
+        sample = Sample(spec, grammar, primer=self.primer.ids, end=tokenizer.end)
+        performance = tokenizer.has_seam
         sample.steering = steering_of(spec.settings, self.primer.ids, performance=performance)
         return sample
 

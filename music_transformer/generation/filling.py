@@ -83,7 +83,7 @@ def fill(
         )
     if voices:
         raise ConfigError("voices: this music has none; leave it out.")
-    how = replace(how, seconds=length, keep_silence=True)
+    how = replace(how, seconds=length, keep_silence=True, end="cut")
     usual = how.or_else(how.mood).or_else(session.sampling).resolved()
     count = 1 if usual.temperature == 0 else usual.candidates or 1
     makes = partial(_Filling, session, notes, start, end)

@@ -59,6 +59,7 @@ class Sample:
         nll: negative log-likelihood of each new id under the model alone, nats.
         closing: the ids that ended what still sounded.
         steering: what it is held to, if to anything.
+        away: (128,) 1 for pitches outside the triad on which it is to end, once it comes to an end.
         forced: draws where the grammar left one id.
 
     Args:
@@ -78,9 +79,11 @@ class Sample:
         self.nll: list[float] = []
         self.closing: list[int] = []
         self.steering: Steering | None = None
+        self.away: Tensor | None = None
         self.forced = 0
         self.ended = False
-        self._primer_length, self._end = len(self.ids), end
+        self.end = end
+        self._primer_length = len(self.ids)
         self.generator = sample_generator(spec.settings.seed, spec.number, spec.attempt)
 
     @property
@@ -135,7 +138,7 @@ class Sample:
         Args:
             log_probabilities: (V,) of the model alone.
         """
-        if drawn == self._end:
+        if drawn == self.end:
             self.ended = True
             return None
         event_id = self.grammar.clip(drawn)

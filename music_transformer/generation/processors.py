@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from music_transformer.generation.steering import steer
+from music_transformer.generation.steering import key_of, steer
 from music_transformer.notes import STEPS_PER_SECOND
 from music_transformer.representations.chorale.grid import SILENCE
-from music_transformer.representations.performance.vocabulary import NOTE_OFF, TIME_SHIFT
+from music_transformer.representations.performance.vocabulary import NOTE_OFF, NOTE_ON, TIME_SHIFT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _REJECTED = -math.inf
 _PERFECT = (0, 7)  # octave or unison, fifth: semitones modulo 12
+_END_BIAS, _TRIAD_BIAS, _LET_GO = 12.0, 6.0, 5.0  # added to logits when the time for an end is over
+_HOME_EVENTS = 200  # so many before the end say in which key it is
 
 
 def by_value(name: str, change: Callable[[Tensor, Any], Tensor]) -> Processor:
@@ -201,10 +203,39 @@ def makes_parallel(before: Ints, drawn: Ints) -> npt.NDArray[np.bool_]:
     return found
 
 
+def come_to_an_end(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
+    """The logits (A, V) with END made likelier the later it is, where the grammar allows it.
+
+    In performances notes outside the triad of the tonic become rarer too, and while the last chord
+    rings its notes end the sooner. What counts as an end is the grammar's to say.
+
+    Source: our own.
+    """
+    ending = [
+        (row, late) for row, one in enumerate(samples) if (late := one.grammar.ending) is not None
+    ]
+    result = logits.clone() if ending else logits
+    for row, late in ending:
+        sample = samples[row]
+        result[row, sample.end] += _END_BIAS * late
+        if sample.grammar.ages is None:
+            continue
+        if sample.away is None:
+            tonic, mode = key_of(sample.ids[-_HOME_EVENTS:])
+            triad = (0, 4 if mode == "major" else 3, 7)
+            away = ~np.isin((np.arange(SILENCE) - tonic) % 12, triad)  # (128,)
+            sample.away = torch.from_numpy(away.astype(np.float64))
+        result[row, NOTE_ON:NOTE_OFF] -= _TRIAD_BIAS * late * sample.away
+        if sample.grammar.rings:
+            result[row, NOTE_OFF:TIME_SHIFT] += _LET_GO * late
+    return result
+
+
 PROCESSORS: list[Processor] = [
     _avoid_parallels,
     _age_notes,
     steer,
+    come_to_an_end,
     by_value("temperature", apply_temperature),
     by_value("top_k", keep_top_k),
     by_value("top_p", keep_top_p),

@@ -44,10 +44,14 @@ class Primer:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a continuation is to be: seconds or events, None for open; and its longest note."""
+    """How long a continuation is to be: seconds or events, None for open; and its longest note.
+
+    It may take `ending_seconds` more to come to an end; with 0 it is cut.
+    """
 
     seconds: float | None = None
     events: int | None = None
+    ending_seconds: float = 0.0
     note_seconds: float = LONGEST_NOTE_SECONDS
 
 
@@ -72,9 +76,11 @@ class Grammar(ABC):
         wanted: how many events are asked for, None where time decides or nothing does.
         long_notes_closed: notes that were ended because they had lasted as long as a note may.
         notes_cut: notes that `closing` ended.
+        rings: whether no note begins any more.
     """
 
     wanted: int | None = None
+    rings: bool = False
     long_notes_closed: int = 0
     notes_cut: int = 0
 
@@ -104,6 +110,11 @@ class Grammar(ABC):
     @abstractmethod
     def advance(self, event_id: int) -> None:
         """Follow one id, drawn or of the primer."""
+
+    @property
+    def ending(self) -> float | None:
+        """How much of the time for coming to an end is over, 0 to 1; None before it."""
+        return None
 
     @abstractmethod
     def closing(self) -> list[int]:

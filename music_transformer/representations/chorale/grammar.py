@@ -7,11 +7,17 @@ import numpy as np
 
 from music_transformer.representations.base import Grammar, Limits, Primer
 from music_transformer.representations.chorale.grid import (
+    END,
     N_EVENTS,
     N_VOICES,
+    SILENCE,
     SIXTEENTHS_PER_BEAT,
 )
+from music_transformer.representations.close import is_close
 from music_transformer.representations.ids import Mask
+
+FINAL_SIXTEENTHS = 8  # how long the last chord is held
+_ANY_CLOSE = 0.5  # from this share of the time for an end on no cadence is needed
 
 
 class ChoraleGrammar(Grammar):
@@ -26,7 +32,8 @@ class ChoraleGrammar(Grammar):
     finished: ClassVar[bool] = False
 
     def __init__(self, vocab_size: int, primer: Primer, limits: Limits) -> None:
-        self._mask = np.arange(vocab_size) < N_EVENTS  # the same at any time
+        self._mask = np.arange(vocab_size) < N_EVENTS  # the same at any time, but for END
+        self._first_place = primer.first_place
         self._ids: list[int] = []
         self._sixteenth = primer.seconds_per_beat / SIXTEENTHS_PER_BEAT  # seconds
         self.read(primer.ids)
@@ -36,6 +43,8 @@ class ChoraleGrammar(Grammar):
             self.wanted = N_VOICES * math.ceil(limits.seconds / self._sixteenth - 1e-6)
         if self.wanted is not None:
             self.wanted += -(len(primer.ids) + self.wanted) % N_VOICES
+            self._asked = self.wanted
+            self.wanted += N_VOICES * int(limits.ending_seconds / self._sixteenth + 1e-6)
 
     @property
     def seconds(self) -> float:
@@ -47,8 +56,39 @@ class ChoraleGrammar(Grammar):
         begun = len(self._ids) // N_VOICES * N_VOICES
         return (self._ids[begun - N_VOICES : begun], self._ids[begun:]) if begun else None
 
+    @property
+    def ending(self) -> float | None:
+        new = len(self._ids) - self._first
+        if self.wanted is None or new < self._asked or self._asked == self.wanted:
+            return None
+        return (new - self._asked) / (self.wanted - self._asked)
+
     def mask(self, remaining: int | None = None) -> Mask:
+        if (share := self.ending) is not None:
+            self._mask[END] = self._may_end(needs_cadence=share < _ANY_CLOSE)
         return self._mask
+
+    def _may_end(self, *, needs_cadence: bool) -> bool:
+        """Whether a triad has sounded for a beat since a beat; reached by a cadence, if it must be.
+
+        In a cadence the bass has moved by a fourth or a fifth, and the soprano by a tone at most.
+        """
+        last, held = self._ids[-N_VOICES:], self._held()
+        place = (self._first_place + len(self._ids)) // N_VOICES - held
+        if len(self._ids) % N_VOICES or held < SIXTEENTHS_PER_BEAT or place % SIXTEENTHS_PER_BEAT:
+            return False
+        if SILENCE in last or not is_close(last):
+            return False
+        before = self._ids[-N_VOICES * (held + 1) :][:N_VOICES]
+        bass, soprano = abs(last[-1] - before[-1]), abs(last[0] - before[0])
+        return not needs_cadence or (bass % 12 in (5, 7) and soprano <= 2)
+
+    def _held(self) -> int:
+        """The sixteenths for which the last chord has sounded."""
+        held, last = 1, self._ids[-N_VOICES:]
+        while self._ids[-N_VOICES * (held + 1) : -N_VOICES * held] == last:
+            held += 1
+        return held
 
     def clip(self, event_id: int) -> int:
         return event_id  # a chorale's length is a number of events
@@ -58,4 +98,11 @@ class ChoraleGrammar(Grammar):
             self._ids.append(event_id)
 
     def closing(self) -> list[int]:
-        return []  # notes end with their sixteenth
+        """The last chord, held on where there is time for an end; else notes end as they do."""
+        if self.wanted is None or self.ending is None:
+            return []
+        left = (self.wanted + self._first - len(self._ids)) // N_VOICES
+        more = max(min(FINAL_SIXTEENTHS - self._held(), left), 0)
+        ids = self._ids[-N_VOICES:] * more
+        self._ids += ids
+        return ids

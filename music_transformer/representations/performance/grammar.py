@@ -14,11 +14,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from music_transformer.notes import STEPS_PER_SECOND
+from music_transformer.notes import STEPS_PER_SECOND, to_steps
 from music_transformer.representations.base import LONGEST_NOTE_SECONDS, Grammar
+from music_transformer.representations.close import is_close
 from music_transformer.representations.ids import Ints, Mask
 from music_transformer.representations.performance.vocabulary import (
     DEFAULT_VELOCITY_BIN,
+    END,
     MAX_SHIFT,
     N_EVENTS,
     N_IDS,
@@ -40,6 +42,10 @@ _RANK_PEDAL_ON = 1
 _RANK_NOTE_OFF = 2
 _RANK_NOTE_ON = _RANK_NOTE_OFF + N_PITCHES
 
+# While music comes to an end: a pause of so many steps is its last, the shorter the later it is;
+# and from that share of the time on any is. First of chords on which it may end, then of others.
+_LAST_PAUSE = {True: (50, 0.6), False: (200, 0.8)}
+
 
 class PerformanceGrammar(Grammar):
     """The grammar of one performance; `read` takes any ids of the vocabulary, canonical or not.
@@ -47,6 +53,7 @@ class PerformanceGrammar(Grammar):
     Attributes:
         step: the time now.
         end_step: when the piece must end, None for open; TIME_SHIFTs are clipped to land on it.
+        ending_step: from when on it comes to an end, None where it is cut.
         pedal_is_down: whether a PEDAL_ON waits for its PEDAL_OFF.
 
     Args:
@@ -64,6 +71,8 @@ class PerformanceGrammar(Grammar):
     ) -> None:
         self.step = 0
         self.end_step: int | None = None
+        self.ending_step: int | None = None
+        self._onset_step, self._chord = 0, [0]  # of the last note, and all that sounded then
         self.pedal_is_down = False
         self._mask = np.zeros(vocab_size, dtype=bool)
         self._has_pedal = vocab_size > N_IDS
@@ -79,7 +88,20 @@ class PerformanceGrammar(Grammar):
 
     @property
     def finished(self) -> bool:
-        return self.end_step is not None and self.step >= self.end_step
+        over = self.end_step is not None and self.step >= self.end_step
+        return over or (self.rings and not self._onset)
+
+    def end_after(self, seconds: float, ending_seconds: float) -> None:
+        """Let it last so many seconds from now on, and take some more to come to an end."""
+        asked = self.step + int(to_steps(seconds))
+        self.end_step = asked + int(to_steps(ending_seconds))
+        self.ending_step = asked if self.end_step > asked else None
+
+    @property
+    def ending(self) -> float | None:
+        if self.ending_step is None or self.end_step is None or self.step < self.ending_step:
+            return None
+        return (self.step - self.ending_step) / (self.end_step - self.ending_step)
 
     @property
     def seconds(self) -> float:
@@ -110,6 +132,8 @@ class PerformanceGrammar(Grammar):
     def mask(self, remaining: int | None = None) -> Mask:
         mask = self._mask
         mask[:] = False
+        if self.rings:
+            return self._ring()
         first_on = max(self._rank - _RANK_NOTE_ON + 1, 0)
         note_on = mask[NOTE_ON + first_on : NOTE_ON + N_PITCHES]
         note_on[:] = self._silent[first_on:]
@@ -135,9 +159,27 @@ class PerformanceGrammar(Grammar):
         if not self._rest_is_over and (self._may_wait or self._bin is not None):
             mask[TIME_SHIFT:VELOCITY] = True
         self._allow_pedal()
+        if self.ending is not None and not self._onset:
+            mask[END] = is_close(self._chord)
         if remaining == 1 and not mask.any():  # one event alone cannot begin a piece but as a rest
             mask[TIME_SHIFT:VELOCITY] = True
         return mask
+
+    def _ring(self) -> Mask:
+        """The mask once no note begins any more."""
+        self._allow_offs(max(self._rank - _RANK_NOTE_OFF + 1, 0), N_PITCHES)
+        self._allow_pedal()
+        if not (self._rest_is_over and self._mask.any()):
+            self._mask[TIME_SHIFT:VELOCITY] = True
+        return self._mask
+
+    def _comes_to_rest(self, shift_steps: int) -> bool:
+        """Whether a pause is the last one."""
+        if self.ending is None:
+            return False
+        steps, share = _LAST_PAUSE[is_close(self.sounding or self._chord)]
+        pause = self.step + shift_steps - self._onset_step
+        return pause >= steps * (1 - self.ending / share)
 
     def _allow_offs(self, first: int, stop: int) -> None:
         self._mask[NOTE_OFF + first : NOTE_OFF + stop] = ~self._silent[first:stop]
@@ -151,6 +193,8 @@ class PerformanceGrammar(Grammar):
     def clip(self, event_id: int) -> int:
         if not TIME_SHIFT <= event_id < VELOCITY:
             return event_id
+        if self._comes_to_rest(event_id - TIME_SHIFT + 1):
+            event_id = VELOCITY - 1  # the last chord rings
         latest = self.step + MAX_SHIFT
         if self._onset:
             oldest = next(iter(self._onset.values()))
@@ -166,6 +210,7 @@ class PerformanceGrammar(Grammar):
             self._onset.pop(pitch, None)  # so that a new onset is the youngest
             self._onset[pitch] = self.step
             self._silent[pitch] = False
+            self._onset_step, self._chord = self.step, list(self._onset)
             self._move_to(_RANK_NOTE_ON + pitch)
         elif event_id < TIME_SHIFT:
             pitch = event_id - NOTE_OFF
@@ -175,6 +220,7 @@ class PerformanceGrammar(Grammar):
             self._move_to(_RANK_NOTE_OFF + pitch)
         elif event_id < VELOCITY:
             shift_steps = event_id - TIME_SHIFT + 1
+            self.rings = self.rings or self._comes_to_rest(shift_steps)
             self.step += shift_steps
             self._rank = _STEP_BEGINS
             self._rest_is_over = shift_steps < MAX_SHIFT

@@ -245,7 +245,7 @@ class PerformanceTokenizer(Representation):
         grammar.read(primer.ids)
         grammar.wanted = limits.events
         if limits.seconds is not None and math.isfinite(limits.seconds):
-            grammar.end_step = grammar.step + int(to_steps(limits.seconds))
+            grammar.end_after(limits.seconds, limits.ending_seconds)
         return grammar
 
     def continuation(self, primer: Primer, new: Sequence[int]) -> NoteSequence:
