@@ -23,9 +23,9 @@ from music_transformer.datasets.prepared import PreparedData
 from music_transformer.generation.loop import Sample, SampleSpec, draw_all
 from music_transformer.generation.sampler import Window
 from music_transformer.generation.steering import steering_of
-from music_transformer.model.transformer import evaluating
+from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
-from music_transformer.representations import Limits
+from music_transformer.representations.base import Limits
 from music_transformer.representations.close import is_close
 from music_transformer.sampling import ENDS, Settings
 
