@@ -289,12 +289,7 @@ class NoteSequence:
             "channel": channels[continuation.channel],
             "track": continuation.track + base,
         }
-        columns = {
-            name: np.append(getattr(self, name), moved.get(name, getattr(continuation, name)))
-            for name in _COLUMNS
-        }
-        return self.replaced(
-            **columns,
+        return self.with_notes(continuation.replaced(**moved, pedals=Pedals())).replaced(
             pedals=Pedals(
                 np.append(ours.channel, channels[new.channel]),
                 np.append(ours.start, new.start + at),
@@ -313,6 +308,11 @@ class NoteSequence:
     def from_pretty_midi(cls, midi: pretty_midi.PrettyMIDI) -> NoteSequence:
         """The notes of a `pretty_midi.PrettyMIDI`, without its drums; see `pretty`."""
         return cls(**from_pretty(midi))
+
+    def with_notes(self, others: NoteSequence) -> NoteSequence:
+        """The same with the notes of another sequence too, as they are; all else stays."""
+        both = {n: np.append(getattr(self, n), getattr(others, n)) for n in _COLUMNS}
+        return self.replaced(**both)
 
     def selected(self, rows: IntArray | BoolArray) -> NoteSequence:
         """The notes of some rows, by index or by mask; all else as it is."""

@@ -179,7 +179,7 @@ def _print(
         best, worst = ranked[0].report, ranked[-1].report
         if len(ranked) > 1:
             print(
-                f"candidate {best.sample + 1} of {len(ranked)} is the likeliest: {best.nll:.3f} "
+                f"candidate {best.sample + 1} of {len(ranked)} is kept: {best.nll:.3f} "
                 f"nats per {unit} (the last: {worst.nll:.3f})",
                 file=sys.stderr,
             )

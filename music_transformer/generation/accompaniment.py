@@ -1,8 +1,9 @@
 """Accompany a melody that is kept: by alto, tenor and bass, or by a piano.
 
-Several candidates are drawn and ranked by their likelihood: the mean negative log-likelihood of
-what was composed under the model itself, before any processor, as `evaluate` counts it. The two
-tasks are `harmony` (a chorale model) and `duet` (a model of piano accompaniments).
+Several candidates are drawn and ranked: first those that end on a triad or octaves (not so with
+``end="cut"``), then by their likelihood: the mean negative log-likelihood of what was composed
+under the model itself, before any processor, as `evaluate` counts it. The two tasks are `harmony`
+(a chorale model) and `duet` (a model of piano accompaniments).
 """
 
 from collections.abc import Callable
@@ -55,7 +56,7 @@ def accompany(
     on_progress: Progress | None = None,
     **settings: Any,
 ) -> list[Accompaniment]:
-    """Candidates of what goes with the melody, the likeliest first: voices, or a piano.
+    """Candidates of what goes with the melody, the best first: voices, or a piano.
 
     Args:
         session: a chorale model, for alto, tenor and bass; or a model of piano accompaniments.

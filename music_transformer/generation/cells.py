@@ -14,7 +14,7 @@ Convolution").
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,10 +22,14 @@ from numpy.typing import NDArray
 
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError, MidiError
-from music_transformer.generation.continuation import Generation
-from music_transformer.generation.harmony import GivenCells, GivenSample, voice_ranges
+from music_transformer.generation.harmony import (
+    GivenCells,
+    GivenSample,
+    voice_ranges,
+    voices_in_time,
+)
 from music_transformer.generation.loop import SampleSpec, draw_all
-from music_transformer.generation.report import Report
+from music_transformer.generation.report import Generation, Report
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
@@ -35,10 +39,12 @@ from music_transformer.representations.chorale.grid import (
     SIXTEENTHS_PER_BEAT,
     VOICE_NAMES,
     held_notes,
+    is_monophonic,
     sixteenths,
     to_sixteenths,
     voices_of,
 )
+from music_transformer.representations.chorale.melody import read_melody, transposition_into
 from music_transformer.representations.ids import Ints
 from music_transformer.sampling import Settings
 
@@ -85,10 +91,6 @@ def fill_chorale(
     filled, nll = fill_cells(session, grid, missing, how, progress=progress)
     new = _notes_of(filled, missing, notes, voice)
     kept = notes.selected(~gone)
-    columns = {
-        name: np.append(getattr(kept, name), getattr(new, name))
-        for name in ("pitch", "velocity", "start", "end", "channel", "track")
-    }
     elapsed, events = time.perf_counter() - started, int(missing.sum())
     report = Report(
         sample=0,
@@ -108,7 +110,62 @@ def fill_chorale(
     )
     alone = new.replaced(start=new.start - start, end=new.end - start)
     ids = np.where(filled < 0, SILENCE, filled).reshape(-1).tolist()
-    return Generation(kept.replaced(**columns), alone, ids, [], report)
+    return Generation(kept.with_notes(new), alone, ids, [], report)
+
+
+@dataclass(frozen=True, eq=False)
+class Voiced:
+    """A motif as a chorale model reads it.
+
+    Attributes:
+        notes: the motif, or the four voices that were made of it, a track each, in its own time.
+        added: the voices that were composed, on their tracks, as high as the motif is.
+        shift: semitones by which `notes` are higher than the motif.
+        warnings: what of the motif the model does not see.
+    """
+
+    notes: NoteSequence
+    added: NoteSequence
+    shift: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def in_four_voices(session: Session, motif: NoteSequence, how: Settings) -> Voiced:
+    """A motif with the voices that it lacks composed; one voice alone is the soprano.
+
+    As in `accompany` a melody outside the soprano's range is transposed into it.
+
+    Raises:
+        TokenError: as from `ChoraleTokenizer.encode`.
+    """
+    tokenizer, shift = session.tokenizer, 0
+    grid = tokenizer.decode_grid(tokenizer.encode(motif))  # (T, 4)
+    assert grid is not None
+    if is_monophonic(motif.start, motif.end):
+        melody, ranges = read_melody(motif), voice_ranges(session.training)
+        grid = np.full(grid.shape, -1)
+        grid[:, 0] = melody.cells
+        shift = 0 if ranges is None else transposition_into(melody, ranges[0])
+    shown = sum(len(held_notes(grid[:, voice])[0]) for voice in range(N_VOICES))
+    warnings = ()
+    if shown < len(motif):
+        warnings = (
+            f"on the grid of sixteenths, which is all that the model reads, the {len(motif)} notes "
+            f"of the primer are {shown}: repeated ones are tied, shorter ones have no room; in the "
+            "file they are as they were",
+        )
+    lacking = (grid < 0).all(axis=0)  # (4,)
+    if not lacking.any():
+        return Voiced(motif, motif.selected([]), warnings=warnings)
+    missing = np.zeros(grid.shape, dtype=bool)
+    first = int(np.argmax((grid >= 0).any(axis=1)))
+    missing[first // SIXTEENTHS_PER_BEAT * SIXTEENTHS_PER_BEAT :] = lacking
+    filled, _ = fill_cells(session, np.where(grid < 0, -1, grid + shift), missing, how, rounds=0)
+    ids = np.where(filled < 0, SILENCE, filled).reshape(-1)
+    four = voices_in_time(tokenizer, ids, motif)
+    added = four.selected(lacking[four.track])
+    added = added.replaced(pitch=np.clip(added.pitch - shift, 0, 127))
+    return Voiced(four, added, shift, warnings)
 
 
 def fill_cells(

@@ -6,7 +6,8 @@ is masked until then. Past the seconds the music comes to an end (`processors.co
 
 The notes of a primer come out as they went in, with their tempo, metre, key, pedal and tracks; the
 continuation lies behind them on the grid of its events (10 ms, or sixteenths), on tracks of its
-own. A primer of ids is decoded with what follows, so a note may sound across the join.
+own. A primer of ids is decoded with what follows, so a note may sound across the join. Where the
+model knows voices, those that a motif lacks are composed under it first (`cells.in_four_voices`).
 
 The same call on the same machine gives the same ids. Beside other samples a sample may, rarely,
 differ from itself drawn alone, see `loop`.
@@ -16,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,40 +27,21 @@ import torch
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.seam import seam_distance
+from music_transformer.generation.cells import Voiced, in_four_voices
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, draw_all
-from music_transformer.generation.report import Report
+from music_transformer.generation.report import Generation, Report
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.steering import steering_of
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Limits
+from music_transformer.representations.chorale.grid import N_VOICES
 from music_transformer.sampling import Settings, settings_of
 
 #: Called with how much is done and how much is asked for, in seconds or in events.
 Progress = Callable[[float, float], None]
 NOTES_SECONDS = 0.25
-
-
-@dataclass(frozen=True)
-class Generation:
-    """One sample.
-
-    Attributes:
-        notes: the primer and its continuation, under the primer's map.
-        continuation: the notes that begin after the primer, whose end is 0 here.
-        ids: all events, those of the primer first.
-        primer_ids: what the model was given.
-        report: numbers and warnings.
-        others: the candidates that were not kept, the best first.
-    """
-
-    notes: NoteSequence
-    continuation: NoteSequence
-    ids: list[int]
-    primer_ids: list[int]
-    report: Report
-    others: "tuple[Generation, ...]" = ()
 
 
 def generate(
@@ -247,8 +229,11 @@ class Continuation:
         self.settings = settings = specs[0].settings
         self._session = session
         self._context = context_of(session.config, settings.context)
+        self._voiced: Voiced | None = None
+        if session.tokenizer.voices and isinstance(primer, NoteSequence) and len(primer):
+            self._voiced = in_four_voices(session, primer, settings)
         self.primer = session.tokenizer.read_primer(
-            primer,
+            primer if self._voiced is None else self._voiced.notes,
             last_seconds=settings.primer_seconds,
             keep_silence=settings.keep_silence,
         )
@@ -314,13 +299,17 @@ class Continuation:
 
     def result(self, new: Sequence[int]) -> tuple[NoteSequence, NoteSequence]:
         """Of some new ids: the primer and what follows, and what follows alone."""
-        tokenizer, primer = self._session.tokenizer, self.primer
+        tokenizer, primer, voiced = self._session.tokenizer, self.primer, self._voiced
         alone = tokenizer.continuation(primer, new)
+        if voiced is not None and voiced.shift:
+            alone = alone.replaced(pitch=np.clip(alone.pitch - voiced.shift, 0, 127))
         alone = alone.replaced(track_names=alone.track_names or ("continuation",))
         if self._motif is None:
             ids, beat = [*primer.ids, *new], primer.seconds_per_beat
             return tokenizer.decode(ids, seconds_per_beat=beat), alone
         notes = self._motif.followed_by(alone, at=self.primer_seconds)
+        if voiced is not None and len(voiced.added):
+            notes = _with_voices(notes, voiced.added.sliced(primer.begin, primer.end))
         return notes, alone.replaced(**notes.score(self.primer_seconds, notes.end_time))
 
     def _remoteness(self, continuation: NoteSequence) -> float:
@@ -364,11 +353,23 @@ class Continuation:
             windows_reread=self._reread[number],
             elapsed_seconds=self._elapsed_seconds,
             events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
-            warnings=(*broken.values(), *_long_notes(sample)),
+            warnings=(
+                *broken.values(),
+                *_long_notes(sample),
+                *(() if self._voiced is None else self._voiced.warnings),
+            ),
             broken_rules=tuple(broken),
             seam_distance=remote if math.isfinite(remote) else None,
         )
         return Generation(notes, continuation, ids, list(primer.ids), report)
+
+
+def _with_voices(notes: NoteSequence, added: NoteSequence) -> NoteSequence:
+    """The notes with others on their last tracks, which are the voices."""
+    track = added.track + len(notes.track_names) - N_VOICES
+    channels = dict(zip(notes.track.tolist(), notes.channel.tolist(), strict=True))
+    channel = [channels.get(number, 0) for number in track.tolist()]
+    return notes.with_notes(added.replaced(track=track, channel=channel))
 
 
 def _long_notes(sample: Sample) -> list[str]:

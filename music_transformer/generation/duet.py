@@ -16,6 +16,7 @@ Candidates are drawn one after the other: each has segments of its own.
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from music_transformer.representations.accompaniment.merge import (
     together,
 )
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations.close import closes
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.primer import later_part
 from music_transformer.representations.performance.vocabulary import (
@@ -176,7 +178,7 @@ def play_to(
     keep_key: bool,
     progress: Callable[[float, float], None],
 ) -> list[tuple[NoteSequence, list[int], Report]]:
-    """Notes, ids and report of each candidate, the likeliest first; see `accompany`."""
+    """Notes, ids and report of each candidate, the best first; see `accompany`."""
     settings = specs[0].settings
     context = context_of(session.config, settings.context)
     kept, warnings = read_tune(melody)
@@ -197,16 +199,13 @@ def play_to(
     accounts = [sample.account() for sample in samples]
     events = sum(account["events"] for account in accounts)
     results = []
-    ranked = sorted(range(len(samples)), key=lambda number: (accounts[number]["nll"], number))
-    for rank, number in enumerate(ranked, start=1):
-        sample = samples[number]
+    for number, sample in enumerate(samples):
         ids = [*sample.drawn, *sample.closing]
         played = session.tokenizer.decode(ids)
         piano, shortened = giving_way(later(played, tune.begin / STEPS_PER_SECOND), kept)
         broken = broken_rules(played, "the accompaniment")
         report = Report(
             **accounts[number],
-            rank=rank,
             seconds=max(sample.grammar.step, tune.length) / STEPS_PER_SECOND,
             notes=len(piano),
             melody_notes=len(kept),
@@ -218,4 +217,9 @@ def play_to(
             broken_rules=tuple(broken),
         )
         results.append((together(kept, piano), ids, report))
-    return results
+    close = settings.end == "close"
+    results.sort(key=lambda one: (close and not closes(one[0]), one[2].nll))
+    return [
+        (notes, ids, replace(report, rank=rank))
+        for rank, (notes, ids, report) in enumerate(results, start=1)
+    ]

@@ -31,7 +31,8 @@ from music_transformer.representations.chorale.melody import (
     read_melody,
     transposition_into,
 )
-from music_transformer.representations.ids import Mask
+from music_transformer.representations.close import is_close
+from music_transformer.representations.ids import Ids, Mask
 
 #: Lowest and highest pitch of each voice in the training split of JSB Chorales: for checkpoints
 #: that do not say what theirs were.
@@ -96,7 +97,7 @@ def harmonize(
     keep_key: bool,
     progress: Callable[[float, float], None],
 ) -> list[tuple[NoteSequence, list[int], Report]]:
-    """Notes, ids and report of each candidate, the likeliest first; see `accompany`."""
+    """Notes, ids and report of each candidate, the best first; see `accompany`."""
     settings, tokenizer = specs[0].settings, session.tokenizer
     context = context_of(session.config, settings.context)
     given = read_melody(melody)
@@ -124,14 +125,17 @@ def harmonize(
     by_cell = by_cell.reshape(len(samples), -1, N_VOICES)  # (B, T, 4)
     nll = by_cell[:, :, 1:].mean(axis=(1, 2))  # (B,)
     by_voice = by_cell.mean(axis=1)  # (B, 4)
+    ends = [[i for i in sample.ids[-N_VOICES:] if i != SILENCE] for sample in samples]
+    closes = np.array([settings.end == "close" and is_close(chord) for chord in ends])
     outside = 0 if ranges is None else given.outside(ranges[0], shift)
     warnings = (*given.warnings, *_range_warnings(given, ranges, shift, outside))
     results = []
-    for rank, number in enumerate(np.argsort(nll, kind="stable").tolist(), start=1):
+    for rank, number in enumerate(np.lexsort((nll, ~closes)).tolist(), start=1):
         sample = samples[number]
         ids = [SILENCE] * (skipped * N_VOICES)
         ids += [i if i == SILENCE else i - shift for i in sample.ids]
-        notes = _with_lower_voices(given.notes, tokenizer, ids)
+        voices = voices_in_time(tokenizer, ids, given.notes)
+        notes = given.notes.with_notes(voices.selected(voices.track > 0))
         account = {**sample.account(), "nll": float(nll[number])}
         report = Report(
             **account,
@@ -189,20 +193,13 @@ def _range_warnings(
     return found
 
 
-def _with_lower_voices(
-    melody: NoteSequence, tokenizer: Representation, ids: list[int]
-) -> NoteSequence:
-    """The melody's notes and, on the tempo map of their file, the lower voices of a grid."""
-    grid = tokenizer.decode(ids, seconds_per_beat=1.0)  # its seconds are beats
-    lower = grid.track > 0
-    count = int(lower.sum())
-    level = round(float(np.median(melody.velocity)))
-    voice = grid.track[lower]
-    return melody.replaced(
-        pitch=np.append(melody.pitch, grid.pitch[lower]),
-        velocity=np.append(melody.velocity, np.full(count, level)),
-        start=np.append(melody.start, melody.tempos.at_quarters(grid.start[lower])),
-        end=np.append(melody.end, melody.tempos.at_quarters(grid.end[lower])),
-        channel=np.append(melody.channel, voice),
-        track=np.append(melody.track, voice),
+def voices_in_time(tokenizer: Representation, ids: Ids, motif: NoteSequence) -> NoteSequence:
+    """The voices of a grid on the tempo map of a motif, as long and as loud as it is."""
+    beats, at = tokenizer.decode(ids, seconds_per_beat=1.0), motif.tempos.at_quarters
+    return beats.replaced(
+        velocity=np.full(len(beats), round(float(np.median(motif.velocity)))),
+        start=at(beats.start),
+        end=at(beats.end),
+        end_time=motif.end_time,
+        tempos=motif.tempos,
     )

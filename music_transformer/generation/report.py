@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from music_transformer.notes import NoteSequence
+
 
 @dataclass(frozen=True)
 class Report:
@@ -11,7 +13,7 @@ class Report:
     Attributes:
         sample: its number, from 0; with `seed` and `attempt` it makes the sample again.
         attempt: the attempt at it that was kept, from 0.
-        rank: 1 is the likeliest of those drawn beside it; accompaniments are ranked.
+        rank: 1 is the best of those drawn beside it; accompaniments are ranked.
         nll: mean over the drawn events under the model alone, nats per event.
         events: new ids that were drawn (or given: a soprano's).
         closing_events: ids added after them so that no note hangs or no sixteenth is cut.
@@ -81,3 +83,25 @@ class Report:
                 for attempt, rules in self.discarded
             ],
         }
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One sample.
+
+    Attributes:
+        notes: the primer and its continuation, under the primer's map.
+        continuation: the notes that begin after the primer, whose end is 0 here.
+        ids: all events, those of the primer first, as the model read them: a chorale's motif that
+            was harmonized may be transposed there.
+        primer_ids: what the model was given.
+        report: numbers and warnings.
+        others: the candidates that were not kept, the best first.
+    """
+
+    notes: NoteSequence
+    continuation: NoteSequence
+    ids: list[int]
+    primer_ids: list[int]
+    report: Report
+    others: "tuple[Generation, ...]" = ()

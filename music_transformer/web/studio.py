@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import ConfigError, MidiError, RenderError
+from music_transformer.midi.bars import part_of
 from music_transformer.midi.write import write_midi
 from music_transformer.motifs import find_motifs
 from music_transformer.notes import NoteSequence
@@ -208,7 +209,7 @@ class Studio:
         notes = None if primer is None else primer.notes
         gap = cut if task == FILL else None
         if notes is not None and cut is not None and gap is None:
-            notes = _part(notes, *cut)
+            notes = part_of(notes, str(cut[0]), str(min(cut[1], notes.end_time)))
         if notes is not None and notes.end_time > MAX_MOTIF_SECONDS:
             raise MidiError(
                 f"the motif lasts {notes.end_time:,.0f} s, {MAX_MOTIF_SECONDS:,.0f} are the most; "
@@ -371,18 +372,6 @@ def _finished(take: Take) -> NoteSequence:
     if take.state not in (DONE, STOPPED) or take.notes is None or not len(take.notes):
         raise ConfigError("this take has nothing to play yet.")
     return take.notes
-
-
-def _part(notes: NoteSequence, start: float, end: float) -> NoteSequence:
-    """The part of a primer from one second to another.
-
-    Raises:
-        MidiError: it has no notes.
-    """
-    part = notes.sustained().sliced(start, min(end, notes.end_time))
-    if not len(part):
-        raise MidiError(f"no note sounds from {start:g} s to {end:g} s; take another part.")
-    return part
 
 
 def _stem(title: str) -> str:

@@ -26,17 +26,8 @@ from music_transformer.generation.steering import steering_of
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Limits
-from music_transformer.representations.close import is_close
+from music_transformer.representations.close import closes
 from music_transformer.sampling import ENDS, Settings
-
-
-def last_chord(notes: NoteSequence) -> list[int]:
-    """The pitches that sound half-way between the last onset and the last end."""
-    if not len(notes):
-        return []
-    moment = (notes.start.max() + notes.end.max()) / 2
-    pitches: list[int] = notes.pitch[(notes.start <= moment) & (notes.end > moment)].tolist()
-    return pitches
 
 
 def continued(
@@ -88,7 +79,7 @@ def main() -> None:
         found = {
             "end": end,
             "pieces": len(made),
-            "on_a_triad_or_octave": sum(is_close(last_chord(notes)) for _, notes in made),
+            "on_a_triad_or_octave": sum(closes(notes) for _, notes in made),
             "notes_cut": sum(cut),
             "pieces_with_a_cut_note": sum(count > 0 for count in cut),
             "mean_seconds": round(float(np.mean(seconds)), 1),

@@ -81,12 +81,4 @@ def giving_way(piano: NoteSequence, melody: NoteSequence) -> tuple[NoteSequence,
 
 def together(melody: NoteSequence, piano: NoteSequence) -> NoteSequence:
     """Both, each on its own track and channel, on the tempo map of the melody."""
-    track = np.append(melody.track, np.full(len(piano), PIANO_TRACK))
-    return melody.replaced(
-        pitch=np.append(melody.pitch, piano.pitch),
-        velocity=np.append(melody.velocity, piano.velocity),
-        start=np.append(melody.start, piano.start),
-        end=np.append(melody.end, piano.end),
-        channel=track,
-        track=track,
-    )
+    return melody.with_notes(_on_track(piano, PIANO_TRACK))
