@@ -148,6 +148,11 @@ def add_part_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", dest="stop", metavar="PLACE", help="where the part ends, said in the same way"
     )
+    add_read_arguments(parser)
+
+
+def add_read_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--one-pedal` and `--piano-only`."""
     parser.add_argument(
         "--one-pedal",
         action="store_true",

@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from music_transformer.cli.options import add_read_arguments
 from music_transformer.cli.output import print_json
 from music_transformer.cli.progress import Bar
 from music_transformer.errors import ConfigError
@@ -37,6 +38,7 @@ _NOT_FOR_JSB = (
     "tokenizer",
     "pedal",
     "piano_only",
+    "one_pedal",
     "keep_silence",
     "split",
     "jobs",
@@ -76,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("sustain", "events"),
         help="lengthen the notes it holds (default), or keep it as events of its own",
     )
-    parser.add_argument("--piano-only", action="store_true", help="only programs 0 to 7")
+    add_read_arguments(parser)
     parser.add_argument(
         "--keep-silence", action="store_true", help="keep the silence before the first note"
     )
@@ -203,6 +205,7 @@ def _settings(args: argparse.Namespace) -> "MidiSettings":
     return MidiSettings(
         representation_from_config(config).to_config(),
         piano_only=args.piano_only,
+        one_pedal=args.one_pedal,
         keep_silence=args.keep_silence,
         melody_track=args.melody_track,
     )

@@ -60,6 +60,7 @@ class MidiSettings:
 
     tokenizer: dict[str, Any]
     piano_only: bool = False
+    one_pedal: bool = False
     keep_silence: bool = False
     melody_track: int | None = None
 
@@ -242,7 +243,7 @@ def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | S
 def _read(source: Source, settings: MidiSettings) -> _Kept:
     """Read and encode a file."""
     tokenizer = settings.make_tokenizer()
-    notes = read_midi(source.path, piano_only=settings.piano_only)
+    notes = read_midi(source.path, piano_only=settings.piano_only, one_pedal=settings.one_pedal)
     warnings = dict(notes.warnings)
     keep_silence = settings.keep_silence or tokenizer.keeps_silence
     melody = np.zeros(0, _ID)

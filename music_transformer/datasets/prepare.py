@@ -21,7 +21,7 @@ import glob
 import os
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -168,6 +168,7 @@ def prepare_corpus(
                 settings={
                     **corpus.settings,
                     "piano_only": settings.piano_only,
+                    "one_pedal": settings.one_pedal,
                     "keep_silence": settings.keep_silence,
                     "split": division,
                 },
@@ -224,11 +225,14 @@ def _pieces(encoded: Sequence[Encoded], split_of: dict[str, str], split: str) ->
     return ((item.name, item.ids()) for item in encoded if split_of[item.name] == split)
 
 
-def find_midi(folder: str | os.PathLike[str]) -> list[Source]:
+def find_midi(
+    folder: str | os.PathLike[str], passed_over: Counter[str] | None = None
+) -> list[Source]:
     """The MIDI files in a folder, by their names, in the order of their relative paths.
 
     Links to files are followed, links to folders are not. A folder that may not be read is listed
-    too, so that it is reported like a file that cannot be read.
+    too, so that it is reported like a file that cannot be read. The suffixes of all other files are
+    counted in `passed_over`.
 
     Raises:
         DatasetError: there is no such folder, or no such file in it.
@@ -237,7 +241,10 @@ def find_midi(folder: str | os.PathLike[str]) -> list[Source]:
     if not root.is_dir():
         what = "this is a file, not a folder" if root.exists() else "no such folder"
         raise DatasetError(f"{root}: {what}; give a folder of MIDI files.")
-    sources = sorted(_walk(root), key=lambda source: source.name)
+    sources = sorted(
+        _walk(root, Counter() if passed_over is None else passed_over),
+        key=lambda source: source.name,
+    )
     if not sources:
         raise DatasetError(f"{root}: no file in it is named {', '.join(SUFFIXES)}.")
     return sources
@@ -249,12 +256,19 @@ def list_folder(source: Path, work: Path | None = None, progress: Progress | Non
     Raises:
         DatasetError: see `find_midi`.
     """
-    return Corpus(
-        source.resolve().name, [(item.name, item.path, None) for item in find_midi(source)]
-    )
+    others: Counter[str] = Counter()
+    files = [(item.name, item.path, None) for item in find_midi(source, others)]
+    settings = {}
+    if others:
+        settings["passed_over"] = ", ".join(
+            f"{count} {suffix}" for suffix, count in others.most_common()
+        )
+        if progress is not None:
+            progress.info(f"passed over, by suffix: {settings['passed_over']}")
+    return Corpus(source.resolve().name, files, settings)
 
 
-def _walk(root: Path) -> Iterator[Source]:
+def _walk(root: Path, passed_over: Counter[str]) -> Iterator[Source]:
     """Every file with a MIDI name, and every folder that cannot be listed."""
     closed: list[str] = []
     for folder, _, files in os.walk(root, onerror=lambda error: closed.append(error.filename)):
@@ -262,5 +276,7 @@ def _walk(root: Path) -> Iterator[Source]:
             if file.lower().endswith(SUFFIXES):
                 path = Path(folder, file)
                 yield Source(path.relative_to(root).as_posix(), path)
+            else:
+                passed_over[Path(file).suffix.lower() or "without a suffix"] += 1
     for name in closed:
         yield Source(Path(name).relative_to(root).as_posix(), Path(name))
