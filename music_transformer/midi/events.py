@@ -59,6 +59,22 @@ class RawEvents:
     last_tempos: dict[int, int] = field(default_factory=dict)  # by track: tick of its last tempo
     warnings: Counter[str] = field(default_factory=Counter)
 
+    def add_track(self, other: RawEvents) -> None:
+        """Append the one track of another."""
+        number = len(self.end_ticks)
+        self.first_events.append(len(self.ticks))
+        self.ticks += other.ticks
+        self.codes += other.codes
+        self.end_ticks += other.end_ticks
+        self.tempos += other.tempos
+        self.metres += other.metres
+        self.keys += other.keys
+        if other.names:
+            self.names[number] = other.names[0]
+        if other.last_tempos:
+            self.last_tempos[number] = other.last_tempos[0]
+        self.warnings += other.warnings
+
 
 class _Columns(NamedTuple):
     """The same, (E,) each: `kind` is the upper half of the status, `first`, `second` are 0..127."""

@@ -179,19 +179,61 @@ def _read_track(
 ) -> int:
     """Append the events of one track to `events`; returns where the next chunk starts.
 
-    Data bytes are not looked at here: those above 127 are clipped later, column by column. A length
-    that leads to no chunk is not believed; the end-of-track, or else the next MTrk, ends the track.
+    A length that leads to no chunk is not believed; the end-of-track, or else the next MTrk, ends
+    the track. Where neither does, the length was right and junk follows.
 
     Args:
         start, size: where its events begin and how many bytes they are said to have.
         tracks: where "MTrk" stands in the file.
     """
-    number = len(events.end_ticks) + 1
     stop = said = start + size
     if said < len(data) and not _is_chunk_name(data[said : said + 4]):
         stop = _next_track(data, said, tracks)
-    limit = min(stop, len(data))
-    events.first_events.append(len(events.ticks))
+    found, failure = None, None
+    for limit in (min(stop, len(data)), said)[: 1 + (said < stop)]:
+        track = RawEvents()
+        try:
+            position, ended = _read_events(data, start, limit, track)
+        except _DamageError as error:
+            whole = "file" if limit == len(data) else "track"
+            failure = failure or MidiError(
+                f"{name}: track {len(events.end_ticks) + 1}, {str(error).format(whole)}; {_MEND}"
+            )
+            continue
+        found = track
+        if ended:
+            break
+    if found is None:
+        assert failure is not None
+        raise failure
+    events.add_track(found)
+    if not ended:
+        if said > len(data):
+            raise MidiError(
+                f"{name}: track {len(events.end_ticks)}, byte {len(data)}: the file ends "
+                f"{said - len(data)} bytes before its track, after tick {events.end_ticks[-1]}; "
+                f"{_MEND}"
+            )
+        events.warnings["missing end-of-track"] += 1
+        return position
+    following = _next_track(data, position, tracks)
+    wrong = f"wrong length of a track, at byte {start - 4}"
+    if position > said:
+        events.warnings[wrong] += 1
+        return position
+    if following < said or said > len(data):
+        events.warnings[wrong] += 1
+        return following
+    if position < said:
+        events.warnings["bytes after an end-of-track"] += 1
+    return said
+
+
+def _read_events(data: bytes, start: int, limit: int, events: RawEvents) -> tuple[int, bool]:
+    """Append the events from one byte to another; returns where they end, and if by end-of-track.
+
+    Data bytes are not looked at here: those above 127 are clipped later, column by column.
+    """
     add_tick, add_code = events.ticks.append, events.codes.append
     position, tick, status = start, 0, 0
     ended = False
@@ -227,37 +269,14 @@ def _read_track(
         if position > limit:
             raise IndexError
     except (IndexError, _DamageError) as error:
-        whole = "file" if limit == len(data) else "track"
-        reason = (
-            str(error) if isinstance(error, _DamageError) else f"the {whole} ends inside an event"
-        )
-        raise MidiError(
-            f"{name}: track {number}, byte {event}: {reason} after tick {tick}; {_MEND}"
-        ) from error
+        reason = "the {} ends inside an event" if isinstance(error, IndexError) else str(error)
+        raise _DamageError(f"byte {event}: {reason} after tick {tick}") from error
     events.end_ticks.append(tick)
-    if not ended:
-        if stop > len(data):
-            raise MidiError(
-                f"{name}: track {number}, byte {len(data)}: the file ends {stop - len(data)} "
-                f"bytes before its track, after tick {tick}; {_MEND}"
-            )
-        events.warnings["missing end-of-track"] += 1
-        return position
-    following = _next_track(data, position, tracks)
-    wrong = f"wrong length of a track, at byte {start - 4}"
-    if position > said:
-        events.warnings[wrong] += 1
-        return position
-    if following < said or said > len(data):
-        events.warnings[wrong] += 1
-        return following
-    if position < said:
-        events.warnings["bytes after an end-of-track"] += 1
-    return said
+    return position, ended
 
 
 class _DamageError(Exception):
-    """Damage that cannot be survived; `_read_track` adds the place."""
+    """Damage that cannot be survived; `{}` stands for file or track."""
 
 
 def _read_system_event(

@@ -12,6 +12,7 @@ tempo map a tick is one millisecond (500 a quarter at 120 bpm), or a tenth of on
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from enum import IntEnum
@@ -36,6 +37,8 @@ from music_transformer.notes import (
 
 if TYPE_CHECKING:
     import mido
+
+_log = logging.getLogger(__name__)
 
 MILLISECOND_DIVISION = 500  # ticks per quarter that make a tick 1 ms at 120 bpm
 _DIVISIONS = (480, 384, MILLISECOND_DIVISION, 960, 1024, 10_000)  # tried where none was read
@@ -131,6 +134,13 @@ def _to_mido(notes: NoteSequence, names: list[str], name: str) -> mido.MidiFile:
     check_writable(notes, name)
     columns = (notes.start, notes.end, notes.pedals.start, notes.pedals.end, [notes.end_time])
     grid = _choose_grid(np.concatenate(columns), notes.tempos)
+    slowest = float(notes.tempos.seconds_per_quarter.max(initial=0.0))
+    if slowest * 1e6 > MAX_TEMPO:
+        _log.warning(
+            "%s: a quarter of %.3g s is slower than a MIDI tempo can be (%.3g s): written at 120 bpm,"
+            " all times as they are, its bar lines lost",
+            *(name, slowest, MAX_TEMPO / 1e6),
+        )
     bounds = np.cumsum([len(column) for column in columns])[:-1]
     start, end, down, lift, [last_tick] = np.split(grid.ticks, bounds)
     tracks: list[_Rows] = [[] for _ in range(max(int(notes.track.max(initial=0)) + 1, len(names)))]

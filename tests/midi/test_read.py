@@ -494,6 +494,15 @@ def test_a_missing_end_of_track_is_survived() -> None:
     assert (rows(notes), notes.warnings) == ([(60, 0.0, 0.5)], {"missing end-of-track": 1})
 
 
+@pytest.mark.parametrize("junk", [b"\x00\x00\x00\x00", b"\x93\xff\xfe", b"\x7f" * 9])
+def test_junk_behind_a_track_without_an_end_is_survived(junk: bytes) -> None:
+    """The length is right: neither an end-of-track nor the next MTrk can be reached by reading."""
+    data = header(2) + chunk(NOTE) + junk + chunk(NOTE + END_OF_TRACK)
+    notes = read(data)
+    assert rows(notes) == [(60, 0.0, 0.5)] * 2
+    assert notes.warnings == {"missing end-of-track": 1, "bytes between tracks, at byte 30": 1}
+
+
 def test_bytes_after_the_end_of_a_track_or_file_are_survived() -> None:
     notes = read(midi(NOTE, end=END_OF_TRACK + b"\x00\x00") + b"\x00\x00\x00")
     assert notes.warnings == {"bytes after an end-of-track": 1, "bytes after the last chunk": 1}
