@@ -4,14 +4,14 @@
     python scripts/studies/endings.py --checkpoint bach --data data/jsb
 
 The first events of pieces of the validation split are continued side by side, each by one
-candidate, with every ``--end`` in turn. The last chord is what sounds half-way between the last
-onset and the end; a note is cut if no event of the model ended it.
+candidate, for some seconds, and then have some more to come to an end: a quarter of what a user
+would ask for. Up to there ``--end cut`` draws the same music and stops. The last chord is what
+sounds half-way between the last onset and the end; a note is cut if no event of the model ended it.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,29 +27,23 @@ from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Limits
 from music_transformer.representations.close import closes
-from music_transformer.sampling import ENDS, Settings
+from music_transformer.sampling import Settings
 
 
 def continued(
-    session: Session, primers: Sequence[list[int]], settings: Settings
+    session: Session, primers: Sequence[list[int]], limits: Limits
 ) -> list[tuple[Sample, NoteSequence]]:
     """One sample of each primer, all of one length, and what it adds."""
     tokenizer, samples, notes = session.tokenizer, [], []
+    settings = Settings().or_else(session.sampling).resolved()
     for number, ids in enumerate(primers):
-        primer = tokenizer.read_primer(ids, keep_silence=True)
-        limits = Limits(
-            seconds=settings.seconds,
-            ending_seconds=settings.ending_seconds,
-            note_seconds=settings.max_note_seconds or 0,
-        )
-        grammar = tokenizer.grammar(primer, limits)
-        spec = SampleSpec(settings, number)
-        sample = Sample(spec, grammar, primer=primer.ids, end=tokenizer.end)
-        sample.steering = steering_of(settings, primer.ids, performance=tokenizer.has_seam)
+        grammar = tokenizer.grammar(tokenizer.read_primer(ids, keep_silence=True), limits)
+        sample = Sample(SampleSpec(settings, number), grammar, primer=ids, end=tokenizer.end)
+        sample.steering = steering_of(settings, ids, performance=tokenizer.has_seam)
         samples.append(sample)
     first = torch.tensor([[tokenizer.start, *ids] for ids in primers])
     window = Window(session.model, len(samples), context=session.config.context)
-    with evaluating(session.model), tqdm(unit="event", desc=settings.end) as bar:
+    with evaluating(session.model), tqdm(unit="event", desc="continue") as bar:
         for _ in draw_all(window, samples, first, tokenizer.pad):
             bar.update()
     for sample, ids in zip(samples, primers, strict=True):
@@ -65,27 +59,36 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pieces", type=int, default=50)
     parser.add_argument("--primer-events", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--ending-seconds", type=float, default=5.0)
     args = parser.parse_args()
     session, data = load_checkpoint(args.checkpoint), PreparedData.open(args.data)
     pieces = data.pieces("validation")
     chosen = np.linspace(0, len(pieces) - 1, args.pieces).astype(int).tolist()
     primers = [np.asarray(pieces[n][1 : args.primer_events + 1], int).tolist() for n in chosen]
-    usual = Settings(seconds=args.seconds).or_else(session.sampling).resolved()
-    for end in ENDS:
-        made = continued(session, primers, replace(usual, end=end))
-        cut = [sample.grammar.notes_cut for sample, _ in made]
-        seconds = [sample.grammar.seconds for sample, _ in made]
-        found = {
-            "end": end,
-            "pieces": len(made),
-            "on_a_triad_or_octave": sum(closes(notes) for _, notes in made),
-            "notes_cut": sum(cut),
-            "pieces_with_a_cut_note": sum(count > 0 for count in cut),
-            "mean_seconds": round(float(np.mean(seconds)), 1),
-            "longest_seconds": round(max(seconds), 1),
-        }
-        print(json.dumps(found), flush=True)
+    limits = Limits(seconds=args.seconds, ending_seconds=args.ending_seconds)
+    made = continued(session, primers, limits)
+    stopped = [notes.sliced(0, args.seconds) for _, notes in made]
+    print(
+        json.dumps(
+            {
+                "pieces": len(made),
+                "closed_on_a_triad_or_octaves": sum(closes(notes) for _, notes in made),
+                "closed_notes_cut": sum(sample.grammar.notes_cut for sample, _ in made),
+                "cut_on_a_triad_or_octaves": sum(closes(notes) for notes in stopped),
+                "cut_notes_cut": sum(
+                    int(
+                        (notes.end > args.seconds + 1e-6).sum()
+                        - (notes.start >= args.seconds).sum()
+                    )
+                    for _, notes in made
+                ),
+                "mean_end_seconds": float(
+                    np.mean([sample.grammar.seconds - args.seconds for sample, _ in made])
+                ),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":
