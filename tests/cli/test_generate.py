@@ -24,6 +24,7 @@ from music_transformer.representations import ChoraleTokenizer, PerformanceToken
 from music_transformer.sampling import Sampling
 
 Command = Callable[..., list[str]]
+CUT = ("--end", "cut")
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def test_quantise_decodes_in_int8(
 def test_without_a_primer_it_composes_from_nothing(command: Command, tmp_path: Path) -> None:
     for checkpoint in ("piano", "bach"):
         out = tmp_path / f"{checkpoint}.mid"
-        assert main(command(out, "--seconds", 3, primer=None, checkpoint=checkpoint)) == 0
+        assert main(command(out, "--seconds", 3, *CUT, primer=None, checkpoint=checkpoint)) == 0
         assert read_midi(out).end_time == pytest.approx(3.0)
         assert_strict(out)
 
@@ -168,14 +169,12 @@ def test_a_part_is_continued_and_a_long_closing_rest_is_said(
     assert "rest.mid: it ends with a rest of 5.0 s, which counts; --to -5 drops it." in (
         capsys.readouterr().err
     )
-    assert (
-        main(command(out, "--seconds", 1, "--from", "1", "--to", "-5", "--force", primer=primer))
-        == 0
-    )
+    part = ("--from", "1", "--to", "-5")
+    assert main(command(out, "--seconds", 1, *CUT, *part, "--force", primer=primer)) == 0
     assert "a rest" not in capsys.readouterr().err
-    part = read_midi(out)
-    assert part.pitch[part.track == 0].tolist() == [62, 64]
-    assert part.end_time == pytest.approx(3.0)
+    written = read_midi(out)
+    assert written.pitch[written.track == 0].tolist() == [62, 64]
+    assert written.end_time == pytest.approx(3.0)
     assert main(command(out, "--from", "1", "--force", primer=None)) == 2
 
 
@@ -183,7 +182,7 @@ def test_a_chorale_continues_four_voices_on_their_beat(
     command: Command, chorale: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "a.mid"
-    assert main(command(out, "--seconds", 3, primer=chorale, checkpoint="bach")) == 0
+    assert main(command(out, "--seconds", 3, *CUT, primer=chorale, checkpoint="bach")) == 0
     result = read_midi(out)
     assert result.end_time == pytest.approx(1.2 + 3.0)
     assert result.track_names[-4:] == ("soprano", "alto", "tenor", "bass")
@@ -201,8 +200,8 @@ def test_a_continuation_of_nothing_is_the_primer(
 
 
 def test_without_primer_writes_the_continuation_alone(command: Command, tmp_path: Path) -> None:
-    assert main(command(tmp_path / "whole.mid", "--seconds", 2)) == 0
-    assert main(command(tmp_path / "new.mid", "--seconds", 2, "--without-primer")) == 0
+    assert main(command(tmp_path / "whole.mid", "--seconds", 2, *CUT)) == 0
+    assert main(command(tmp_path / "new.mid", "--seconds", 2, *CUT, "--without-primer")) == 0
     whole, new = read_midi(tmp_path / "whole.mid"), read_midi(tmp_path / "new.mid")
     assert new.end_time == pytest.approx(2.0)
     assert new.pitch.tolist() == whole.pitch[-len(new) :].tolist()

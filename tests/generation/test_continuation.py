@@ -84,7 +84,8 @@ def test_primers_and_continuations_of_any_number_of_events(
 def test_a_performance_ends_exactly_after_the_seconds_asked_for(
     make_session: MakeSession, kind: str, seconds: float, with_primer: bool
 ) -> None:
-    result = generate(make_session(kind), motif() if with_primer else None, seconds=seconds)
+    primer = motif() if with_primer else None
+    result = generate(make_session(kind), primer, seconds=seconds, end="cut")
     primer_seconds = 2.0 if with_primer else 0.0
     assert result.notes.end_time == pytest.approx(primer_seconds + seconds, abs=1e-9)
     assert result.continuation.end_time == pytest.approx(seconds, abs=1e-9)
@@ -93,7 +94,7 @@ def test_a_performance_ends_exactly_after_the_seconds_asked_for(
 
 
 def test_the_default_length_is_30_seconds(make_session: MakeSession) -> None:
-    assert generate(make_session("chorale")).report.seconds == 30.0
+    assert generate(make_session("chorale"), end="cut").report.seconds == 30.0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_the_default_length_is_30_seconds(make_session: MakeSession) -> None:
 def test_a_chorale_is_counted_in_sixteenths_of_the_primers_beat(
     make_session: MakeSession, primer: NoteSequence | None, sixteenth: float
 ) -> None:
-    result = generate(make_session("chorale"), primer, seconds=1.4)
+    result = generate(make_session("chorale"), primer, seconds=1.4, end="cut")
     sixteenths = math.ceil(1.4 / sixteenth - 1e-6)
     assert result.report.events == 4 * sixteenths
     primer_end = 0.0 if primer is None else primer.end_time
@@ -232,9 +233,9 @@ def test_notes_stream_as_soon_as_their_ends_are_certain(
     make_session: MakeSession, kind: str
 ) -> None:
     session = make_session(kind)
-    whole = generate(session, motif(), seconds=4.0, seed=1).continuation
+    whole = generate(session, motif(), seconds=4.0, seed=1, end="cut").continuation
     wanted = sorted(zip(whole.end, whole.pitch, whole.start, whole.velocity, strict=True))
-    notes = stream_notes(session, motif(), seconds=4.0, seed=1)
+    notes = stream_notes(session, motif(), seconds=4.0, seed=1, end="cut")
     given = list(notes)
     assert [(end, pitch, start, loud) for start, end, pitch, loud in given] == wanted
     assert [note.end for note in given] == sorted(note.end for note in given)
