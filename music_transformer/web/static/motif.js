@@ -18,7 +18,7 @@ const TITLES = {
 };
 
 function titleOf(name) {
-  return TITLES[name.replaceAll("-", "_")] ?? name.replace(/\.midi?$/i, "");
+  return TITLES[name.replaceAll("-", "_")] ?? name.replace(/\.(midi?|kar|rmi)$/i, "");
 }
 
 export class Motif {
