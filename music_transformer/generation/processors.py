@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _REJECTED = -math.inf
 _PERFECT = (0, 7)  # octave or unison, fifth: semitones modulo 12
 _END_BIAS, _TRIAD_BIAS, _LET_GO = 12.0, 6.0, 5.0  # added to logits when the time for an end is over
+_RELUCTANCE = 2.0  # by how much END, where it may come, is less likely than what is likeliest
 _HOME_EVENTS = 200  # so many before the end say in which key it is
 
 
@@ -217,7 +218,10 @@ def come_to_an_end(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
     result = logits.clone() if ending else logits
     for row, late in ending:
         sample = samples[row]
-        result[row, sample.end] += _END_BIAS * late
+        least = logits[row].amax() - _RELUCTANCE
+        end = logits[row, sample.end]
+        if bool(end.isfinite()):
+            result[row, sample.end] = torch.maximum(end, least) + _END_BIAS * late
         if sample.grammar.ages is None:
             continue
         if sample.away is None:

@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pieces", type=int, default=50)
     parser.add_argument("--primer-events", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--seconds", type=float, default=4.5)
     parser.add_argument("--ending-seconds", type=float, default=5.0)
     args = parser.parse_args()
     session, data = load_checkpoint(args.checkpoint), PreparedData.open(args.data)

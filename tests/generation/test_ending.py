@@ -146,7 +146,7 @@ def test_a_chorale_may_end_on_a_triad_that_a_cadence_reached(
 ) -> None:
     tokenizer, grammar = chorale_grammar([before] * 8 + [last] * 4, seconds=1.2)
     assert bool(grammar.mask()[tokenizer.end]) is may_end  # type: ignore[attr-defined]
-    tokenizer, later = chorale_grammar([before] * 8 + [last] * 4, seconds=0.1)
+    tokenizer, later = chorale_grammar([before] * 12 + [last] * 4, seconds=0.1)
     assert bool(later.mask()[tokenizer.end]) is (last[-1] == 48)  # type: ignore[attr-defined]
     if may_end:
         assert later.closing() == last * 4  # type: ignore[attr-defined]

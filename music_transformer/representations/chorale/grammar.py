@@ -17,7 +17,7 @@ from music_transformer.representations.close import is_close
 from music_transformer.representations.ids import Mask
 
 FINAL_SIXTEENTHS = 8  # how long the last chord is held
-_ANY_CLOSE = 0.5  # from this share of the time for an end on no cadence is needed
+_ANY_TRIAD, _ANY_TIME = 0.7, 0.85  # of the time for an end: then no cadence, no beat is needed
 
 
 class ChoraleGrammar(Grammar):
@@ -65,23 +65,23 @@ class ChoraleGrammar(Grammar):
 
     def mask(self, remaining: int | None = None) -> Mask:
         if (share := self.ending) is not None:
-            self._mask[END] = self._may_end(needs_cadence=share < _ANY_CLOSE)
+            self._mask[END] = self._may_end(share)
         return self._mask
 
-    def _may_end(self, *, needs_cadence: bool) -> bool:
-        """Whether a triad has sounded for a beat since a beat; reached by a cadence, if it must be.
+    def _may_end(self, share: float) -> bool:
+        """Whether a triad has sounded since a beat; reached by a cadence, but for late ones.
 
         In a cadence the bass has moved by a fourth or a fifth, and the soprano by a tone at most.
         """
         last, held = self._ids[-N_VOICES:], self._held()
         place = (self._first_place + len(self._ids)) // N_VOICES - held
-        if len(self._ids) % N_VOICES or held < SIXTEENTHS_PER_BEAT or place % SIXTEENTHS_PER_BEAT:
+        if len(self._ids) % N_VOICES or (share < _ANY_TIME and place % SIXTEENTHS_PER_BEAT):
             return False
         if SILENCE in last or not is_close(last):
             return False
         before = self._ids[-N_VOICES * (held + 1) :][:N_VOICES]
         bass, soprano = abs(last[-1] - before[-1]), abs(last[0] - before[0])
-        return not needs_cadence or (bass % 12 in (5, 7) and soprano <= 2)
+        return share >= _ANY_TRIAD or (bass % 12 in (5, 7) and soprano <= 2)
 
     def _held(self) -> int:
         """The sixteenths for which the last chord has sounded."""
