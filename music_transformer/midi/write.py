@@ -137,8 +137,8 @@ def _to_mido(notes: NoteSequence, names: list[str], name: str) -> mido.MidiFile:
     slowest = float(notes.tempos.seconds_per_quarter.max(initial=0.0))
     if slowest * 1e6 > MAX_TEMPO:
         _log.warning(
-            "%s: a quarter of %.3g s is slower than a MIDI tempo can be (%.3g s): written at 120 bpm,"
-            " all times as they are, its bar lines lost",
+            "%s: a quarter of %.3g s is slower than a MIDI tempo can be (%.3g s): at 120 bpm"
+            " all times are written as they are, the bar lines are lost",
             *(name, slowest, MAX_TEMPO / 1e6),
         )
     bounds = np.cumsum([len(column) for column in columns])[:-1]
