@@ -22,17 +22,12 @@ from numpy.typing import NDArray
 
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError, MidiError
-from music_transformer.generation.harmony import (
-    GivenCells,
-    GivenSample,
-    voice_ranges,
-    voices_in_time,
-)
-from music_transformer.generation.loop import SampleSpec, draw_all
+from music_transformer.generation.loop import Sample, SampleSpec, draw_all
 from music_transformer.generation.report import Generation, Report
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
+from music_transformer.representations.chorale.grammar import GivenCells
 from music_transformer.representations.chorale.grid import (
     N_VOICES,
     SILENCE,
@@ -44,7 +39,12 @@ from music_transformer.representations.chorale.grid import (
     to_sixteenths,
     voices_of,
 )
-from music_transformer.representations.chorale.melody import read_melody, transposition_into
+from music_transformer.representations.chorale.melody import (
+    read_melody,
+    transposition_into,
+    voice_ranges,
+    voices_in_time,
+)
 from music_transformer.representations.ids import Ints
 from music_transformer.sampling import Settings
 
@@ -239,7 +239,7 @@ def _drawn(
         grammar = GivenCells(
             now, session.tokenizer.vocab_size, voice_ranges(session.training), before=before
         )
-        samples.append(GivenSample(SampleSpec(how, number).resolved(session), grammar))
+        samples.append(Sample(SampleSpec(how, number).resolved(session), grammar))
     with evaluating(session.model):
         window = Window(session.model, candidates, context=context, first_place=first * N_VOICES)
         start = torch.tensor([[session.tokenizer.start, *before]]).expand(candidates, -1)

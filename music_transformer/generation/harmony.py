@@ -10,8 +10,7 @@ is transposed back, unless `keep_key`.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -22,72 +21,17 @@ from music_transformer.generation.report import Report
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
-from music_transformer.representations.base import Limits, Primer, Representation
-from music_transformer.representations.chorale.grammar import ChoraleGrammar
+from music_transformer.representations.chorale.grammar import GivenCells
 from music_transformer.representations.chorale.grid import N_VOICES, SILENCE, VOICE_NAMES
 from music_transformer.representations.chorale.melody import (
     Melody,
     Range,
     read_melody,
     transposition_into,
+    voice_ranges,
+    voices_in_time,
 )
 from music_transformer.representations.close import is_close
-from music_transformer.representations.ids import Ids, Mask
-
-#: Lowest and highest pitch of each voice in the training split of JSB Chorales: for checkpoints
-#: that do not say what theirs were.
-JSB_RANGES: tuple[Range, ...] = ((60, 81), (52, 74), (46, 69), (36, 66))
-
-_HIGHEST_PITCH = 127
-
-
-class GivenCells(ChoraleGrammar):
-    """The grammar of four voices, some cells given and the others within the range of their voice.
-
-    Args:
-        cells: the ids from the next on, row by row; None is to be drawn.
-        ranges: of the voices, as the model reads them; None for all pitches.
-        shift: by which the result is transposed down; no pitch leaves the keyboard of MIDI for it.
-        before: ids of the rows before them.
-    """
-
-    def __init__(
-        self,
-        cells: Sequence[int | None],
-        vocab_size: int,
-        ranges: Sequence[Range] | None,
-        *,
-        shift: int = 0,
-        before: Sequence[int] = (),
-    ) -> None:
-        super().__init__(vocab_size, Primer(list(before)), Limits(events=len(cells)))
-        self._cells = cells
-        # (4, V) True = the voice may have this id: a pitch of its range, or silence.
-        self._masks = np.zeros((N_VOICES, vocab_size), dtype=bool)
-        for voice, mask in enumerate(self._masks):
-            low, high = (0, _HIGHEST_PITCH) if ranges is None else ranges[voice]
-            mask[max(low, shift, 0) : min(high, _HIGHEST_PITCH + min(shift, 0)) + 1] = True
-            mask[SILENCE] = True
-
-    @property
-    def given(self) -> int | None:
-        """The next id, where it is given."""
-        return self._cells[len(self._ids) - self._first]
-
-    def mask(self, remaining: int | None = None) -> Mask:
-        """(V,) bool, True = the voice may have this id."""
-        mask: Mask = self._masks[len(self._ids) % N_VOICES]
-        return mask
-
-
-class GivenSample(Sample):
-    """A sample of which some cells are given."""
-
-    grammar: GivenCells
-
-    def given(self) -> int | None:
-        """The next id where it is given, None where it is drawn."""
-        return self.grammar.given
 
 
 def harmonize(
@@ -112,7 +56,7 @@ def harmonize(
     samples = []
     for spec in specs:
         grammar = GivenCells(known, tokenizer.vocab_size, ranges, shift=shift)
-        samples.append(GivenSample(spec.resolved(session), grammar))
+        samples.append(Sample(spec.resolved(session), grammar))
     with evaluating(session.model):
         window = Window(session.model, len(samples), context=context)
         first = torch.full((len(samples), 1), tokenizer.start)  # (B, 1)
@@ -157,20 +101,6 @@ def harmonize(
     return results
 
 
-def voice_ranges(training: Mapping[str, Any]) -> tuple[Range, ...] | None:
-    """Lowest and highest pitch of S A T B in a checkpoint's training data; None if unknown.
-
-    Those it names itself, under data.voice_ranges; else those of JSB Chorales, if that is its data
-    or it does not say.
-    """
-    data = training.get("data")
-    data = data if isinstance(data, Mapping) else {}
-    named = data.get("voice_ranges")
-    if named is not None:
-        return tuple((int(low), int(high)) for low, high in named)
-    return JSB_RANGES if data.get("corpus", "jsb") == "jsb" else None
-
-
 def _range_warnings(
     melody: Melody, ranges: Sequence[Range] | None, shift: int, outside: int
 ) -> list[str]:
@@ -191,15 +121,3 @@ def _range_warnings(
             f"range in training ({low} to {high}): expect weaker harmony there"
         )
     return found
-
-
-def voices_in_time(tokenizer: Representation, ids: Ids, motif: NoteSequence) -> NoteSequence:
-    """The voices of a grid on the tempo map of a motif, as long and as loud as it is."""
-    beats, at = tokenizer.decode(ids, seconds_per_beat=1.0), motif.tempos.at_quarters
-    return beats.replaced(
-        velocity=np.full(len(beats), round(float(np.median(motif.velocity)))),
-        start=at(beats.start),
-        end=at(beats.end),
-        end_time=motif.end_time,
-        tempos=motif.tempos,
-    )

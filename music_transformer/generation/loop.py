@@ -122,10 +122,6 @@ class Sample:
             "notes_cut": grammar.notes_cut,
         }
 
-    def given(self) -> int | None:
-        """The next id, where it is not to be drawn."""
-        return None
-
     def allowed(self) -> Tensor:
         """(V,) bool, True = may come next; a copy."""
         wanted = self.grammar.wanted
@@ -203,7 +199,7 @@ def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int)
 
 def _next_ids(logits: Tensor, samples: list[Sample]) -> list[int]:
     """What comes next in each sample: given, or drawn from its row of logits (A, V)."""
-    given = [sample.given() for sample in samples]
+    given = [sample.grammar.given for sample in samples]
     free = [row for row, event_id in enumerate(given) if event_id is None]
     drawn: list[int] = []
     if free:

@@ -112,6 +112,11 @@ class Grammar(ABC):
         """Follow one id, drawn or of the primer."""
 
     @property
+    def given(self) -> int | None:
+        """The next id, where it is not to be drawn."""
+        return None
+
+    @property
     def ending(self) -> float | None:
         """How much of the time for coming to an end is over, 0 to 1; None before it."""
         return None

@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.generation import Accompaniment, accompany
-from music_transformer.generation.harmony import JSB_RANGES, voice_ranges
 from music_transformer.generation.loop import draw, sample_generator
 from music_transformer.generation.processors import keep_top_k, keep_top_p
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.notes import NoteSequence, Pedals, Tempos
 from music_transformer.representations import ChoraleTokenizer
 from music_transformer.representations.chorale.grid import sixteenths
-from music_transformer.representations.chorale.melody import read_melody, transposition_into
+from music_transformer.representations.chorale.melody import (
+    JSB_RANGES,
+    read_melody,
+    transposition_into,
+    voice_ranges,
+)
 
 MakeSession = Callable[..., Session]
 

@@ -1,6 +1,7 @@
 """What may come next in a chorale: every voice of every sixteenth is a pitch or silence."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -106,3 +107,42 @@ class ChoraleGrammar(Grammar):
         ids = self._ids[-N_VOICES:] * more
         self._ids += ids
         return ids
+
+
+class GivenCells(ChoraleGrammar):
+    """The grammar of four voices, some cells given and the others within the range of their voice.
+
+    Args:
+        cells: the ids from the next on, row by row; None is to be drawn.
+        ranges: of the voices, as the model reads them; None for all pitches.
+        shift: by which the result is transposed down; no pitch leaves the keyboard of MIDI for it.
+        before: ids of the rows before them.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[int | None],
+        vocab_size: int,
+        ranges: Sequence[tuple[int, int]] | None,
+        *,
+        shift: int = 0,
+        before: Sequence[int] = (),
+    ) -> None:
+        super().__init__(vocab_size, Primer(list(before)), Limits(events=len(cells)))
+        self._cells = cells
+        # (4, V) True = the voice may have this id: a pitch of its range, or silence.
+        self._masks = np.zeros((N_VOICES, vocab_size), dtype=bool)
+        for voice, mask in enumerate(self._masks):
+            low, high = (0, SILENCE - 1) if ranges is None else ranges[voice]
+            mask[max(low, shift, 0) : min(high, SILENCE - 1 + min(shift, 0)) + 1] = True
+            mask[SILENCE] = True
+
+    @property
+    def given(self) -> int | None:
+        """The next id, where it is given."""
+        return self._cells[len(self._ids) - self._first]
+
+    def mask(self, remaining: int | None = None) -> Mask:
+        """(V,) bool, True = the voice may have this id."""
+        mask: Mask = self._masks[len(self._ids) % N_VOICES]
+        return mask

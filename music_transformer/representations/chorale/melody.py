@@ -11,20 +11,27 @@ comes out again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from music_transformer.errors import MidiError
 from music_transformer.notes import NoteSequence, Pedals
+from music_transformer.representations.base import Representation
 from music_transformer.representations.chorale.grid import (
     SIXTEENTHS_PER_BEAT,
     is_monophonic,
     sixteenths,
 )
-from music_transformer.representations.ids import Floats, Ints
+from music_transformer.representations.ids import Floats, Ids, Ints
 
 Range = tuple[int, int]
+
+#: Lowest and highest pitch of each voice in the training split of JSB Chorales: for checkpoints
+#: that do not say what theirs were.
+JSB_RANGES: tuple[Range, ...] = ((60, 81), (52, 74), (46, 69), (36, 66))
 
 LOOSE_SIXTEENTHS = 0.15  # mean distance of onsets from the grid; 0.25 is no relation at all
 _HIGHEST_PITCH = 127
@@ -137,3 +144,29 @@ def _painted(order: Ints, begin: Ints, finish: Ints) -> Ints:
     for note in order.tolist():
         owners[begin[note] : finish[note]] = note
     return owners
+
+
+def voice_ranges(training: Mapping[str, Any]) -> tuple[Range, ...] | None:
+    """Lowest and highest pitch of S A T B in a checkpoint's training data; None if unknown.
+
+    Those it names itself, under data.voice_ranges; else those of JSB Chorales, if that is its data
+    or it does not say.
+    """
+    data = training.get("data")
+    data = data if isinstance(data, Mapping) else {}
+    named = data.get("voice_ranges")
+    if named is not None:
+        return tuple((int(low), int(high)) for low, high in named)
+    return JSB_RANGES if data.get("corpus", "jsb") == "jsb" else None
+
+
+def voices_in_time(tokenizer: Representation, ids: Ids, motif: NoteSequence) -> NoteSequence:
+    """The voices of a grid on the tempo map of a motif, as long and as loud as it is."""
+    beats, at = tokenizer.decode(ids, seconds_per_beat=1.0), motif.tempos.at_quarters
+    return beats.replaced(
+        velocity=np.full(len(beats), round(float(np.median(motif.velocity)))),
+        start=at(beats.start),
+        end=at(beats.end),
+        end_time=motif.end_time,
+        tempos=motif.tempos,
+    )
