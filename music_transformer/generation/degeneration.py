@@ -35,7 +35,6 @@ LOOP_LEAST_NOTES = 24  # a loop of 10 s has these at least
 STUCK_SECONDS, STUCK_AFTER_SECONDS, STUCK_FOR_SECONDS = 60.0, 8.0, 30.0
 ENOUGH_NOTES = 20  # for shares of pitches to mean something
 
-FloatArray = npt.NDArray[np.float64]
 _GRID = 10  # moments per second at which stuck notes are looked for
 
 
@@ -55,42 +54,19 @@ def broken_rules(continuation: NoteSequence, name: str = "the continuation") -> 
         return {}
     if not len(continuation):
         return {"empty": f"{name} has no notes"}
-    order = np.lexsort((continuation.pitch, continuation.start))
-    notes = _Ordered(
-        continuation.pitch[order],
-        continuation.start[order],
-        continuation.end[order],
-        float(continuation.end_time),
-    )
-    found = {}
-    for broken, rule in _RULES.items():
-        if (line := rule(notes)) is not None:
-            found[broken] = f"{name} {line}"
-    return found
+    lines = ((broken, rule(continuation)) for broken, rule in _RULES.items())
+    return {broken: f"{name} {line}" for broken, line in lines if line is not None}
 
 
-class _Ordered:
-    """Columns (N,) of the notes, by onset and then pitch."""
-
-    def __init__(
-        self,
-        pitch: npt.NDArray[np.int64],
-        start: FloatArray,
-        end: FloatArray,
-        end_time: float,
-    ) -> None:
-        self.pitch, self.start, self.end, self.end_time = pitch, start, end, end_time
-
-    def stretches(self, seconds: float) -> Iterator[tuple[float, int, int]]:
-        """(begin in seconds, first note, last note + 1) of every stretch of so many seconds."""
-        latest = max(self.end_time - seconds, 0.0)
-        begins = np.arange(0.0, latest + 1e-9)
-        firsts = np.searchsorted(self.start, begins)
-        stops = np.searchsorted(self.start, begins + seconds)
-        yield from zip(begins.tolist(), firsts.tolist(), stops.tolist(), strict=True)
+def _stretches(notes: NoteSequence, seconds: float) -> Iterator[tuple[float, int, int]]:
+    """(begin in seconds, first note, last note + 1) of every stretch of so many seconds."""
+    begins = np.arange(0.0, max(notes.end_time - seconds, 0.0) + 1e-9)
+    firsts = np.searchsorted(notes.start, begins)
+    stops = np.searchsorted(notes.start, begins + seconds)
+    yield from zip(begins.tolist(), firsts.tolist(), stops.tolist(), strict=True)
 
 
-def _silent(notes: _Ordered) -> str | None:
+def _silent(notes: NoteSequence) -> str | None:
     quiet_from = np.append(0.0, np.maximum.accumulate(notes.end))
     silence = float((np.append(notes.start, notes.end_time) - quiet_from).max())
     if silence <= LONGEST_SILENCE_SECONDS:
@@ -98,10 +74,10 @@ def _silent(notes: _Ordered) -> str | None:
     return f"is silent for {silence:.1f} s"
 
 
-def _sparse(notes: _Ordered) -> str | None:
+def _sparse(notes: NoteSequence) -> str | None:
     if notes.end_time < SPARSE_SECONDS:
         return None
-    begin, first, stop = min(notes.stretches(SPARSE_SECONDS), key=lambda one: one[2] - one[1])
+    begin, first, stop = min(_stretches(notes, SPARSE_SECONDS), key=lambda one: one[2] - one[1])
     count = stop - first
     if count >= SPARSE_NOTES:
         return None
@@ -109,14 +85,14 @@ def _sparse(notes: _Ordered) -> str | None:
     return f"all but stops: {some} {_span(notes, begin, SPARSE_SECONDS)}"
 
 
-def _one_pitch(notes: _Ordered) -> str | None:
+def _one_pitch(notes: NoteSequence) -> str | None:
     if (found := _crowded(notes, ONE_PITCH_SECONDS, 1, ONE_PITCH_SHARE)) is None:
         return None
     share, begin = found
     return f"repeats one note: {share:.0%} of those {_span(notes, begin, ONE_PITCH_SECONDS)}"
 
 
-def _trill(notes: _Ordered) -> str | None:
+def _trill(notes: NoteSequence) -> str | None:
     if (found := _crowded(notes, TRILL_SECONDS, 2, TRILL_SHARE)) is None:
         return None
     share, begin = found
@@ -129,11 +105,11 @@ def _span(notes: _Ordered, begin: float, seconds: float) -> str:
 
 
 def _crowded(
-    notes: _Ordered, seconds: float, pitches: int, limit: float
+    notes: NoteSequence, seconds: float, pitches: int, limit: float
 ) -> tuple[float, float] | None:
     """The largest share of the commonest pitches, and where, if it is over the limit."""
     largest, where = 0.0, 0.0
-    for begin, first, stop in notes.stretches(seconds):
+    for begin, first, stop in _stretches(notes, seconds):
         if stop - first >= ENOUGH_NOTES:
             counts = np.sort(np.bincount(notes.pitch[first:stop]))
             share = float(counts[-pitches:].sum()) / (stop - first)
@@ -142,7 +118,7 @@ def _crowded(
     return (largest, where) if largest > limit else None
 
 
-def _loop(notes: _Ordered) -> str | None:
+def _loop(notes: NoteSequence) -> str | None:
     """The shortest period wins: 4 notes that go round are also 8 that do."""
     for period in range(1, min(LOOP_PERIOD, len(notes.pitch) // LOOP_ROUNDS) + 1):
         same = (notes.pitch[period:] == notes.pitch[:-period]).astype(np.int8)
@@ -160,7 +136,7 @@ def _loop(notes: _Ordered) -> str | None:
     return None
 
 
-def _stuck_notes(notes: _Ordered) -> str | None:
+def _stuck_notes(notes: NoteSequence) -> str | None:
     stuck_from = notes.start + STUCK_AFTER_SECONDS
     stuck = stuck_from < notes.end
     if not stuck.any():
@@ -185,7 +161,7 @@ def _moving_sum(values: npt.NDArray[np.bool_], width: int) -> npt.NDArray[np.int
     return sums
 
 
-_RULES: dict[str, Callable[[_Ordered], str | None]] = {
+_RULES: dict[str, Callable[[NoteSequence], str | None]] = {
     "silent": _silent,
     "sparse": _sparse,
     "one_pitch": _one_pitch,

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from music_transformer.datasets.encoding import MidiSettings
 from music_transformer.datasets.prepare import find_midi, find_work, list_folder, prepare_corpus
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.midi import read_midi
+from music_transformer.midi import read_midi, write_midi
+from music_transformer.notes import NoteSequence, Pedals
 from music_transformer.progress import Progress
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
@@ -24,6 +26,10 @@ class _Count(Progress):
 
     def __init__(self, limit: int | None = None) -> None:
         self.total, self.done, self.finished, self.limit = 0, 0, 0, limit
+        self.said: list[str] = []
+
+    def info(self, message: str) -> None:
+        self.said.append(message)
 
     def begin(self, total: int, *, done: int = 0, unit: str = "step") -> None:
         self.total = total
@@ -95,6 +101,8 @@ def test_good_files_are_taken_and_each_bad_one_is_named_with_its_reason(
     assert all(reasons.values())
     assert not any(str(mixed) in reason for reason in reasons.values())
     assert (watcher.total, watcher.done, watcher.finished) == (7, 7, 1)
+    assert watcher.said[0] == "passed over, by suffix: 1 .txt"
+    assert data.meta["settings"]["passed_over"] == "1 .txt"
     assert find_work(tmp_path / "out") is None
     data.verify()
 
@@ -111,6 +119,20 @@ def test_leading_silence_is_dropped_unless_it_is_to_be_kept(
         )
         first[keep] = data.pieces("train")[0][1:4].tolist()
     assert first == {False: [372, 60, 275], True: [355, 372, 60]}
+
+
+def test_one_pedal_is_that_of_both_hands(tmp_path: Path) -> None:
+    hands = NoteSequence(
+        pitch=[60, 72], velocity=[80, 80], start=[0, 0], end=[0.5, 0.5], channel=[0, 1]
+    )
+    write_midi(hands.replaced(pedals=Pedals([1], [0.2], [2.0])), tmp_path / "in" / "disklavier.mid")
+    ids = []
+    for one_pedal in (False, True):
+        how = replace(SETTINGS, one_pedal=one_pedal)
+        data = prepare_corpus(list_folder, tmp_path / "in", tmp_path / str(one_pedal), settings=how)
+        [piece] = _all_pieces(data).values()
+        ids.append(PerformanceTokenizer().decode(piece).end.tolist())
+    assert ids == [[0.5, 2.0], [2.0, 2.0]]
 
 
 def test_chorales_are_encoded_as_four_voices(tmp_path: Path, write_scale: WriteScale) -> None:

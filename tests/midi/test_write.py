@@ -382,3 +382,15 @@ def test_mido_reads_the_same_notes_of_the_motifs(corpora: Path, tmp_path: Path) 
         notes = read_midi(path)
         assert read_with_mido(path) == our_rows(notes)
         assert read_midi(write_midi(notes, tmp_path / path.name)).equals(notes)
+
+
+def test_a_beat_too_slow_for_midi_is_said_and_no_time_moves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    notes = NoteSequence(
+        pitch=[60], velocity=[64], start=[0.5], end=[21.0], tempos=Tempos([0.0], [20.0], 480)
+    )
+    again = read_midi(write_midi(notes, tmp_path / "slow.mid"))
+    assert (again.start.tolist(), again.end.tolist()) == ([0.5], [21.0])
+    [record] = caplog.records
+    assert "slow.mid: a quarter of 20 s is slower than a MIDI tempo" in record.getMessage()
