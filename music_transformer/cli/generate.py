@@ -32,7 +32,7 @@ from music_transformer.sampling import (
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
-    from music_transformer.generation.continuation import Generation
+    from music_transformer.generation.report import Generation
 
 DESCRIPTION = (
     "Continue the music of a MIDI file, or compose from nothing where none is "

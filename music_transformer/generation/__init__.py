@@ -2,7 +2,6 @@
 
 from music_transformer.generation.accompaniment import Accompaniment, accompany
 from music_transformer.generation.continuation import (
-    Generation,
     generate,
     generate_batch,
     stream,
@@ -10,7 +9,7 @@ from music_transformer.generation.continuation import (
 )
 from music_transformer.generation.degeneration import broken_rules, degeneracies
 from music_transformer.generation.filling import fill
-from music_transformer.generation.report import Report
+from music_transformer.generation.report import Generation, Report
 from music_transformer.sampling import Settings
 
 __all__ = [

@@ -154,9 +154,9 @@ def in_four_voices(session: Session, motif: NoteSequence, how: Settings) -> Voic
             f"of the primer are {shown}: repeated ones are tied, shorter ones have no room; in the "
             "file they are as they were",
         )
-    lacking = (grid < 0).all(axis=0)  # (4,)
+    lacking: NDArray[np.bool_] = np.all(grid < 0, axis=0)  # (4,)
     if not lacking.any():
-        return Voiced(motif, motif.selected([]), warnings=warnings)
+        return Voiced(motif, motif.selected(np.zeros(0, np.int64)), warnings=warnings)
     missing = np.zeros(grid.shape, dtype=bool)
     first = int(np.argmax((grid >= 0).any(axis=1)))
     missing[first // SIXTEENTHS_PER_BEAT * SIXTEENTHS_PER_BEAT :] = lacking

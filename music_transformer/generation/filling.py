@@ -23,11 +23,11 @@ from music_transformer.evaluation.seam import part, seam_distance
 from music_transformer.generation.cells import fill_chorale
 from music_transformer.generation.continuation import (
     Continuation,
-    Generation,
     Progress,
     best_of,
 )
 from music_transformer.generation.loop import SampleSpec
+from music_transformer.generation.report import Generation
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
 from music_transformer.representations.accompaniment.merge import giving_way, later
 from music_transformer.representations.performance.gap import LATER_SECONDS, window_for

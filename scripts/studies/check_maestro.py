@@ -53,8 +53,15 @@ class Result(NamedTuple):
 def noise() -> Session:
     """A model that composes noise."""
     tokenizer = PerformanceTokenizer()
-    sizes = {"n_layers": 1, "d_model": 12, "n_heads": 3, "d_ff": 17, "context": 31}
-    config = ModelConfig(vocab_size=tokenizer.vocab_size, dropout=0.0, **sizes)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        n_layers=1,
+        d_model=12,
+        n_heads=3,
+        d_ff=17,
+        dropout=0.0,
+        context=31,
+    )
     model = MusicTransformer(config).eval()
     return Session(model, tokenizer, config, {}, Path("noise"), torch.device("cpu"))
 

@@ -113,7 +113,7 @@ def test_it_writes_midi_sound_and_picture_and_prints_their_paths(
     pytest.importorskip("midirenderer")
     pytest.importorskip("matplotlib")
     files = [tmp_path / "out" / f"a{suffix}" for suffix in (".mid", ".wav", ".png")]
-    assert main(command(files[0], "--seconds", 2, "--wav", "--plot")) == 0
+    assert main(command(files[0], "--seconds", 2, *CUT, "--wav", "--plot")) == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [str(file) for file in files]
     assert files[1].read_bytes().startswith(b"RIFF")
