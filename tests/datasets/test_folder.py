@@ -182,9 +182,9 @@ def test_what_was_done_before_an_interruption_is_not_done_again(
 
     read: list[str] = []
 
-    def reading(path: Path, *, piano_only: bool) -> object:
+    def reading(path: Path, **how: bool) -> object:
         read.append(path.name)
-        return read_midi(path, piano_only=piano_only)
+        return read_midi(path, **how)
 
     monkeypatch.setattr(encoding, "read_midi", reading)
     write_scale(tmp_path / "in" / "1.mid", 70, notes=6)  # changed since: has to be read again
