@@ -147,7 +147,7 @@ def in_four_voices(session: Session, motif: NoteSequence, how: Settings) -> Voic
         grid[:, 0] = melody.cells
         shift = 0 if ranges is None else transposition_into(melody, ranges[0])
     shown = sum(len(held_notes(grid[:, voice])[0]) for voice in range(N_VOICES))
-    warnings = ()
+    warnings: tuple[str, ...] = ()
     if shown < len(motif):
         warnings = (
             f"on the grid of sixteenths, which is all that the model reads, the {len(motif)} notes "

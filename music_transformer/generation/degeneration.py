@@ -100,7 +100,7 @@ def _trill(notes: NoteSequence) -> str | None:
     return f"is caught between two pitches: {share:.0%} of the notes {where}"
 
 
-def _span(notes: _Ordered, begin: float, seconds: float) -> str:
+def _span(notes: NoteSequence, begin: float, seconds: float) -> str:
     return f"from its second {begin:g} to {min(begin + seconds, notes.end_time):.0f}"
 
 

@@ -33,10 +33,11 @@ from music_transformer.generation.accompaniment import (
     Accompaniment,
     accompany,
 )
-from music_transformer.generation.continuation import Continuation, Generation
+from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
 from music_transformer.generation.filling import fill, kept_beside
 from music_transformer.generation.loop import SampleSpec
+from music_transformer.generation.report import Generation
 from music_transformer.midi.bars import bar_lines
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Primer
