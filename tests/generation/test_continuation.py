@@ -353,7 +353,8 @@ def test_a_stuck_model_is_reported(make_session: MakeSession) -> None:
 @given(seed=st.integers(0, 2**32), seconds=st.floats(0.01, 2.0))
 @settings(max_examples=15)
 def test_no_length_is_missed(make_session: MakeSession, seed: int, seconds: float) -> None:
-    result = generate(make_session("pedal"), motif(), seconds=seconds, seed=seed, temperature=1.5)
+    how = {"seconds": seconds, "seed": seed, "temperature": 1.5, "end": "cut"}
+    result = generate(make_session("pedal"), motif(), **how)
     steps = math.floor(seconds * 100 + 0.5 + 1e-6)
     assert result.notes.end_time == pytest.approx(2.0 + steps / 100, abs=1e-9)
     assert result.notes.velocity.min() > 0
