@@ -240,7 +240,7 @@ def test_what_also_stands_in_training_is_said(
     assert main(line) == 0
     output = capsys.readouterr()
     assert json.loads(output.out)["samples"][0]["memorisation"] is None
-    assert "also in training: not checked" in output.err
+    assert "not compared with the training data" in output.err
 
     path = checkpoints / "piano" / INDEX_FILE
     others = NoteSequence(
