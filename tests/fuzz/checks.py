@@ -7,6 +7,7 @@ music (a rest costs events too).
 
 import json
 import os
+import resource
 import shutil
 import time
 import warnings
@@ -23,7 +24,14 @@ from music_transformer.cli.main import main
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets.corpora import read_jsb
 from music_transformer.errors import MusicTransformerError
-from music_transformer.midi import bar_lines, part_of, read_midi, read_midi_bytes, write_midi
+from music_transformer.midi import (
+    SUFFIXES,
+    bar_lines,
+    part_of,
+    read_midi,
+    read_midi_bytes,
+    write_midi,
+)
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio
@@ -33,22 +41,45 @@ from music_transformer.representations.registry import REPRESENTATIONS
 from music_transformer.study.analysis import read_answers, read_key
 from music_transformer.training.state import RunState
 from music_transformer.web.takes import rows_of
-from tests.fuzz.files import midi_file, mutated, mutated_json
+from tests.fuzz.files import damaged, midi_files, mutated, mutated_json
 
 T = TypeVar("T")
 MOTIFS = Path(__file__).resolve().parents[2] / "data" / "motifs"
-SECONDS, SECONDS_PER_BYTE, SECONDS_PER_SECOND = 1.0, 1e-3, 5e-6
-_SLOW_EVERY = 499  # files between two whose sound and picture are made
+CLEAR = Path("/proc/self/clear_refs")
+SECONDS, SHOW_SECONDS, SECONDS_PER_BYTE = 0.1, 5.0, 5e-5
+MIB, MIB_PER_BYTE = 32, 0.004
+BLOCK = 1000  # files that are made of the same few
+DOCUMENT_EVERY = 100  # files, of which one is no MIDI
+RARE_EVERY = 2000
 
 
 class Case(NamedTuple):
-    """What became of one file."""
+    """What became of one file.
+
+    Attributes:
+        kind: the course that was taken, refused, or the document that was damaged.
+        music: seconds of it; a rest costs events too.
+        seconds: of CPU, the best of three where the first is too long.
+        memory: MiB at most above what the process had before it.
+    """
 
     number: int
-    size: int  # bytes
-    kind: str  # read, refused, or the document that was damaged
-    seconds: float  # of CPU
-    allowed: float
+    size: int
+    kind: str
+    music: float
+    seconds: float
+    memory: float
+
+    @property
+    def time_share(self) -> float:
+        """Of the time that is allowed."""
+        begin = SHOW_SECONDS if self.kind == "show" else SECONDS
+        return self.seconds / (begin + SECONDS_PER_BYTE * self.size + 5e-6 * self.music)
+
+    @property
+    def memory_share(self) -> float:
+        """Of the memory that is allowed."""
+        return self.memory / (MIB + MIB_PER_BYTE * self.size + 1e-4 * self.music)
 
 
 class Fuzzer:
@@ -63,16 +94,22 @@ class Fuzzer:
         self.folder, self.seed = folder, seed
         self._motifs = [path.read_bytes() for path in sorted(MOTIFS.glob("*.mid"))]
         self._documents = _documents(folder)
+        self._block: tuple[int, list[bytes]] = (-1, [])
+        for course in COURSES + RARE:  # what is loaded once is no file's fault
+            course(self, read_midi_bytes(self._motifs[0], "warm.mid"), Random(0))
 
     def data(self, number: int) -> tuple[str, bytes, Random]:
-        """The name of the document that is damaged, "" for a MIDI file; and its bytes."""
+        """The name of the document that is damaged, "" for a MIDI file; its bytes; what follows."""
         random = Random(f"{self.seed}/{number}")
-        if number % 20:
-            return "", midi_file(random, self._motifs), random
+        if number % DOCUMENT_EVERY:
+            if self._block[0] != number // BLOCK:
+                block = Random(f"{self.seed}/block {number // BLOCK}")
+                self._block = (number // BLOCK, midi_files(block, BLOCK // 20) + self._motifs[:3])
+            return "", damaged(random, random.choice(self._block[1])), random
         name = random.choice(sorted(self._documents))
         whole = (self.folder / name).read_bytes()
-        damaged = mutated if name.endswith(("bin", "safetensors")) else mutated_json
-        return name, damaged(random, whole), random
+        change = mutated if name.endswith(("bin", "safetensors")) else mutated_json
+        return name, change(random, whole), random
 
     def check(self, number: int) -> Case:
         """Check one file.
@@ -80,53 +117,82 @@ class Fuzzer:
         Raises:
             Exception: whatever should not have been raised.
         """
+        case = self._measured(number)
+        for _ in range(2):
+            if case.time_share > 1:  # others may use this machine
+                case = min(case, self._measured(number), key=lambda one: one.seconds)
+        assert case.time_share <= 1, f"too slow: {case}"
+        assert case.memory_share <= 1, f"too much memory: {case}"
+        return case
+
+    def _measured(self, number: int) -> Case:
         name, data, random = self.data(number)
-        begun, seconds, kind = time.process_time(), 0.0, name
+        before = forget_memory()
+        begun = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            if name:
-                self._check_document(name, data)
-            else:
-                try:
-                    notes = read_midi_bytes(data, "fuzz.mid")
-                    kind, seconds = "read", notes.end_time
-                    self._check_notes(notes, random, number % _SLOW_EVERY == 1)
-                except MusicTransformerError as error:
-                    if kind == "read":
-                        raise AssertionError("an error where none is allowed") from error
-                    kind = "refused"
+            kind, music = self._check_document(name, data) if name else self._check(data, random)
         used = time.process_time() - begun
-        allowed = SECONDS + SECONDS_PER_BYTE * len(data) + SECONDS_PER_SECOND * seconds
-        assert used <= 10 * allowed, f"{used:.1f} s for {len(data)} bytes, {seconds:.0f} s of music"
-        return Case(number, len(data), kind, used, allowed)
+        return Case(number, len(data), kind, music, used, _most_memory() - before)
 
-    def _check_notes(self, notes: NoteSequence, random: Random, slow: bool) -> None:
+    def _check(self, data: bytes, random: Random) -> tuple[str, float]:
+        try:
+            notes = read_midi_bytes(data, "fuzz.mid")
+        except MusicTransformerError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            return "refused", 0
+        course = random.choice(RARE if random.random() < 1 / RARE_EVERY else COURSES)
+        try:
+            course(self, notes, random)
+        except MusicTransformerError as error:
+            raise AssertionError("an error where none is allowed") from error
+        return course.__name__.strip("_"), notes.end_time
+
+    def _write(self, notes: NoteSequence, random: Random) -> None:
+        path = self.folder / f"written{random.choice(SUFFIXES)}"
+        if _or_none(lambda: write_midi(notes, path)) is None:
+            return
+        again = read_midi(path)
+        assert np.array_equal(np.sort(again.pitch), np.sort(notes.pitch))
+        write_midi(again, path)
+        twice = read_midi(path)
+        for column in ("pitch", "velocity", "start", "end", "track"):
+            assert np.array_equal(getattr(twice, column), getattr(again, column)), column
+
+    def _encode(self, notes: NoteSequence, random: Random) -> None:
+        one = random.choice(list(REPRESENTATIONS.values()))
+        representation = one()
+        ids = _or_none(lambda: representation.encode_array(notes))
+        if ids is not None:
+            decoded = representation.decode(ids)
+            assert len(representation.note_of_event(ids).note) == len(ids)
+            if one is PerformanceTokenizer and len(decoded):
+                assert np.array_equal(representation.encode_array(decoded), ids)
+
+    def _primer(self, notes: NoteSequence, random: Random) -> None:
+        representation = random.choice(list(REPRESENTATIONS.values()))()
+        last = random.choice((10, None))
+        _or_none(lambda: representation.read_primer(notes, last_seconds=last))
+
+    def _part(self, notes: NoteSequence, random: Random) -> None:
         bar_lines(notes)
-        rows_of(notes)
-        for one in REPRESENTATIONS.values():
-            representation = one()
-            ids = _or_none(lambda r=representation: r.encode_array(notes))
-            if ids is not None:
-                decoded = representation.decode(ids)
-                assert len(representation.note_of_event(ids).note) == len(ids)
-                if one is PerformanceTokenizer and len(decoded):
-                    assert np.array_equal(representation.encode_array(decoded), ids)
-            _or_none(lambda r=representation: r.read_primer(notes, last_seconds=10))
-        if len(notes):
-            melody = _or_none(lambda: extract_melody(notes))
-            if melody is not None:
-                _or_none(lambda: MelodyTokenizer().encode(melody))
         first = random.random() * min(notes.end_time, 1e5)
         part = _or_none(lambda: part_of(notes, f"{first}", f"{first + 5}"))
-        path = self.folder / "written.mid"
-        if _or_none(lambda: write_midi(notes, path)) is not None:
-            again = read_midi(path)
-            assert len(again) == len(notes), (len(again), len(notes))
-        if slow and part is not None:
-            render_audio(part, self.folder / "sound.wav")
-            plot_pianoroll(notes, bars=bar_lines(notes)).savefig(self.folder / "roll.png")
+        if part is not None:
+            rows_of(part)
 
-    def _check_document(self, name: str, data: bytes) -> None:
+    def _melody(self, notes: NoteSequence, random: Random) -> None:
+        melody = _or_none(lambda: extract_melody(notes)) if len(notes) else None
+        if melody is not None:
+            _or_none(lambda: MelodyTokenizer().encode(melody))
+
+    def _show(self, notes: NoteSequence, random: Random) -> None:
+        part = _or_none(lambda: part_of(notes, "0", "5"))
+        if part is not None:
+            render_audio(part, self.folder / "sound.wav")
+            plot_pianoroll(part, bars=bar_lines(part)).savefig(self.folder / "roll.png")
+
+    def _check_document(self, name: str, data: bytes) -> tuple[str, float]:
         path = self.folder / name
         whole = path.read_bytes()
         path.write_bytes(data)
@@ -136,6 +202,25 @@ class Fuzzer:
             assert "\n" not in str(error)  # noqa: PT017
         finally:
             path.write_bytes(whole)
+        return name, 0
+
+
+#: What is done with a file that is read, one of them each; drawing takes a second.
+_encode, _show = Fuzzer._encode, Fuzzer._show
+COURSES = (Fuzzer._write, _encode, _encode, Fuzzer._primer, Fuzzer._part, Fuzzer._melody)
+RARE = (_show,)
+
+
+def forget_memory() -> float:
+    """MiB of this process; begin to measure the most of it anew (Linux)."""
+    if CLEAR.exists():
+        CLEAR.write_text("5")
+    return _most_memory()
+
+
+def _most_memory() -> float:
+    """MiB of this process at most, since `forget_memory`."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _or_none(work: Callable[[], T]) -> T | None:

@@ -12,10 +12,14 @@ _VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def midi_file(random: random.Random, whole: list[bytes]) -> bytes:
-    """A MIDI file: of the grammar, or one of `whole`; two in three times damaged."""
-    data = _grammar(random) if random.random() < 0.6 else random.choice(whole)
-    for _ in range(random.choice((0, 0, 0, 1, 1, 2, 5, 20))):
+def midi_files(random: random.Random, count: int) -> list[bytes]:
+    """MIDI files of the grammar, most of them under 500 bytes."""
+    return [_grammar(random) for _ in range(count)]
+
+
+def damaged(random: random.Random, data: bytes) -> bytes:
+    """The bytes after some mutations; three times in eight after none."""
+    for _ in range(random.choice((0, 0, 0, 1, 1, 1, 2, 6))):
         data = mutated(random, data)
     return data
 
@@ -68,7 +72,7 @@ def mutated_json(random: random.Random, text: bytes) -> bytes:
 
 def _grammar(random: random.Random) -> bytes:
     kind = random.choice((0, *(1,) * 20, 2))
-    tracks = [_track(random) for _ in range(1 if kind == 0 else random.choice((1, 2, 2, 4, 20)))]
+    tracks = [_track(random) for _ in range(1 if kind == 0 else random.choice((1, 1, 2, 2, 4, 9)))]
     count = len(tracks) if random.random() < 0.98 else random.randrange(1 << 16)
     division = random.choice((480,) * 20 + (96, 1, 0x7FFF, 0, 0xE728, random.randrange(1 << 16)))
     head = b"MThd" + bytes([0, 0, 0, 6, 0, kind]) + count.to_bytes(2) + division.to_bytes(2)
@@ -85,7 +89,9 @@ def _grammar(random: random.Random) -> bytes:
 
 
 def _track(random: random.Random) -> bytes:
-    events = b"".join(_event(random) for _ in range(random.choice((0, 3, 30, 30, 200))))
+    events = b"".join(
+        _event(random) for _ in range(random.choice((*(0, 2, 6, 12, 25, 100) * 40, 1500)))
+    )
     if random.random() < 0.9:
         events += _delta(random) + b"\xff\x2f\x00"
     length = len(events) if random.random() < 0.98 else random.randrange(1 << 32)
@@ -123,7 +129,8 @@ def _event(random: random.Random) -> bytes:
                 + text
             )
         case _:
-            return delta + bytes([random.choice((0xC0, 0xD0)) | channel, low()])
+            status = random.choice((0xA0, 0xC0, 0xD0, 0xE0))
+            return delta + bytes([status | channel, low(), low()][: 2 + (status in (0xA0, 0xE0))])
 
 
 def _delta(random: random.Random) -> bytes:
