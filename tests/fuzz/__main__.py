@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,6 +35,7 @@ WORST = {
 def check(fuzzer: Fuzzer, numbers: range, answers: Connection, current: Any) -> None:
     """Check files in a new process and send what became of them."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    warnings.simplefilter("error")
     before, cases, failed = forget_memory(), [], []
     for current.value in numbers:
         try:

@@ -72,7 +72,7 @@ def mutated_json(random: random.Random, text: bytes) -> bytes:
 
 def _grammar(random: random.Random) -> bytes:
     kind = random.choice((0, *(1,) * 20, 2))
-    tracks = [_track(random) for _ in range(1 if kind == 0 else random.choice((1, 1, 2, 2, 4, 9)))]
+    tracks = [_track(random) for _ in range(1 if kind == 0 else random.choice((1, 1, 1, 2, 2, 4)))]
     count = len(tracks) if random.random() < 0.98 else random.randrange(1 << 16)
     division = random.choice((480,) * 20 + (96, 1, 0x7FFF, 0, 0xE728, random.randrange(1 << 16)))
     head = b"MThd" + bytes([0, 0, 0, 6, 0, kind]) + count.to_bytes(2) + division.to_bytes(2)
@@ -90,7 +90,7 @@ def _grammar(random: random.Random) -> bytes:
 
 def _track(random: random.Random) -> bytes:
     events = b"".join(
-        _event(random) for _ in range(random.choice((*(0, 2, 6, 12, 25, 100) * 40, 1500)))
+        _event(random) for _ in range(random.choice((*(0, 2, 4, 6, 12, 25, 80) * 200, 1500)))
     )
     if random.random() < 0.9:
         events += _delta(random) + b"\xff\x2f\x00"
