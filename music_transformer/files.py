@@ -165,27 +165,22 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     """Keep other processes that ask for the same lock out while the block runs.
 
     A process that was killed holds nothing. The file at `path` goes when the block ends, unless it
-    is somebody else's. Where the system has no such locks (Windows, some network drives), nobody is
-    kept out.
+    is somebody else's; so does a folder made for it that is empty. A drive without locks (of a
+    network) keeps nobody out.
 
     Raises:
         ConfigError: another process is in its block; its message is `busy`.
     """
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
+    made, ours = not path.parent.exists(), False
     path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, flags, 0o666)
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             except BlockingIOError as error:
                 raise ConfigError(busy) from error
-            except OSError:
-                pass  # a drive that has no locks
             if not _is_at(descriptor, path):
                 continue  # who had it has just removed it
             if os.fstat(descriptor).st_size == 0:
@@ -194,11 +189,41 @@ def locked(path: Path, busy: str) -> Iterator[None]:
                 yield
             finally:
                 with contextlib.suppress(OSError):
-                    if os.pread(descriptor, 100, 0) == _LOCK_TEXT and _is_at(descriptor, path):
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    ours = os.read(descriptor, 100) == _LOCK_TEXT and _is_at(descriptor, path)
+                    if ours:
                         path.unlink()
             return
         finally:
             os.close(descriptor)
+            with contextlib.suppress(OSError):
+                if ours and os.name == "nt":  # where an open file cannot be deleted
+                    path.unlink()
+                if made:
+                    path.parent.rmdir()
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file for this process; BlockingIOError where another has done so."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where a byte is locked: one far behind what anybody reads
+        import msvcrt
+
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise BlockingIOError from error
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # a drive that has no locks
 
 
 def output_lock(final: Path) -> contextlib.AbstractContextManager[None]:

@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import music_transformer
 from music_transformer.cli.main import main
 from music_transformer.datasets import PreparedData
 from music_transformer.datasets import prepare as datasets_prepare
@@ -16,6 +20,12 @@ from music_transformer.files import atomic_path, locked, output_lock
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
 
+#: What Windows lacks.
+POSIX = re.compile(
+    r"^(?:import|from) (?:fcntl|resource|pwd|grp|termios)\b|\bsignal\.SIG(?:HUP|KILL|USR1)\b|\bos\."
+    r"(?:fork|getuid|geteuid|setsid|killpg|pread|pwrite|nice|O_NOFOLLOW|uname|mkfifo)\b",
+    re.MULTILINE,
+)
 LINKS = pytest.mark.skipif(os.name == "nt", reason="links and locks of POSIX")
 
 
@@ -124,6 +134,32 @@ def test_a_second_command_with_the_same_output_is_one_line(
         assert "out: another command is writing it; wait for it" in capsys.readouterr().err
     assert prepare(corpus, out) == 0
     assert not list(tmp_path.glob(".*"))
+
+
+def test_nothing_in_the_package_needs_posix() -> None:
+    root = Path(music_transformer.__file__).parent
+    assert not [path for path in root.rglob("*.py") if POSIX.search(path.read_text("utf-8"))]
+
+
+def test_there_is_a_lock_on_windows_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = set()
+
+    def locking(descriptor: int, mode: int, count: int) -> None:
+        inode = os.fstat(descriptor).st_ino
+        if inode in held:
+            raise PermissionError(13, "Permission denied")
+        held.add(inode)
+
+    msvcrt = SimpleNamespace(locking=locking, LK_NBLCK=2)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", msvcrt)
+    with (
+        locked(tmp_path / "new" / ".lock", "busy"),
+        pytest.raises(ConfigError, match="busy"),
+        locked(tmp_path / "new" / ".lock", "busy"),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @LINKS

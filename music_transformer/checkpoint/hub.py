@@ -10,6 +10,7 @@ import torch
 
 from music_transformer.checkpoint.format import (
     CONFIG,
+    README,
     WEIGHTS,
     has_weights,
     is_made,
@@ -21,6 +22,7 @@ from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout, followed, new_folder, output_lock, publish_folder
 from music_transformer.progress import Progress
 
+_RELEASED = (README, "memorisation.safetensors")  # comes with weights
 SEARCH_VARIABLE = "MUSIC_TRANSFORMER_CHECKPOINTS"
 
 
@@ -81,7 +83,7 @@ def find_checkpoint(name: str | Path) -> Path:
 def copy_checkpoint(source: Path, out: Path) -> None:
     """Copy the folder of a checkpoint to `out`, in one step; it is read first, so it is whole.
 
-    Of a checkpoint that is replaced, files that `source` does not have stay.
+    Of a checkpoint that is replaced, files that do not come with weights stay.
 
     Raises:
         CheckpointError: it is no such folder, or a file of it is missing or damaged.
@@ -97,7 +99,7 @@ def copy_checkpoint(source: Path, out: Path) -> None:
     with output_lock(final), new_folder(final) as ready:
         for name in names:
             shutil.copyfile(source / name, ready / name)
-        publish_folder(ready, final, made=lambda name: name in names or is_made(name))
+        publish_folder(ready, final, made=lambda name: name in _RELEASED or is_made(name))
 
 
 def fetch_checkpoint(

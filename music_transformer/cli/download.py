@@ -83,12 +83,13 @@ def _checkpoint(args: argparse.Namespace, download: "Download") -> int:
     from music_transformer.checkpoint.hub import (
         copy_checkpoint,
         fetch_checkpoint,
-        is_checkpoint,
         unpack_checkpoint,
     )
+    from music_transformer.checkpoint.session import check_replaceable
 
-    if args.out.exists() and not (args.force and is_checkpoint(args.out)):
+    if args.out.exists() and not args.force:
         raise ConfigError(f"{args.out}: it exists; --force replaces the folder of a checkpoint.")
+    check_replaceable(args.out)
     print(f"{download.name}: {download.terms}", file=sys.stderr)
     if args.source is None:
         fetch_checkpoint(download, args.out, url=args.url, progress=Bar())

@@ -221,11 +221,11 @@ def _train(
     """What every rank does, from the plan to the result."""
     folder = RunFolder(request.out)
     quiet = progress if ranks.is_main else Progress()
-    plan = _plan(request, folder, ranks)
-    if request.resume and plan.recorded is None:
-        quiet.info(f"nothing to resume in {request.out}: starting")
-    ranks.barrier()  # all have looked at the folder before the first one writes there
-    with folder.locked() if ranks.is_main else nullcontext():
+    with folder.locked() if ranks.is_main else nullcontext():  # another may have just made it
+        plan = _plan(request, folder, ranks)
+        if request.resume and plan.recorded is None:
+            quiet.info(f"nothing to resume in {request.out}: starting")
+        ranks.barrier()  # all have looked at the folder before the first one writes there
         trainer = _trainer(plan, request, ranks, device, quiet)
         if ranks.is_main:
             for line in describe(trainer):

@@ -21,7 +21,7 @@ from typing import Any
 
 from music_transformer.checkpoint.format import CONFIG, is_made, read_json
 from music_transformer.checkpoint.hub import named_step
-from music_transformer.errors import CheckpointError
+from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import (
     errors_name,
     locked,
@@ -35,10 +35,8 @@ from music_transformer.training.state import RUN_STATE, TENSORS
 
 KEPT_STEPS = 2
 _STEP = re.compile(r"step-(0|[1-9]\d*)")
-#: What a crash leaves: drawn names of `files`, and the one of steps that older versions used.
-_UNFINISHED = re.compile(
-    r"\.(latest|best|metrics|config|step-\d+)-\w{8}\.tmp(\.jsonl?)?|step-\d+\.tmp"
-)
+#: What a crash leaves: drawn names of `files`.
+_UNFINISHED = re.compile(r"\.(latest|best|metrics|config|step-\d+)-\w{8}\.tmp(\.jsonl?)?")
 
 
 class RunFolder:
@@ -62,8 +60,14 @@ class RunFolder:
         return self.path.is_dir() and {p.name for p in self.path.iterdir()} <= {".lock"}
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Start a run, removing what an earlier run left in this folder."""
+        """Start a run, removing what an earlier run left in this folder.
+
+        Raises:
+            ConfigError: there is something that is no run.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
+        if not self.has_run() and not self.is_free():
+            raise ConfigError(f"{self.path} holds something that is no run; choose another --out.")
         for name in ("latest", "best", "metrics.jsonl"):
             (self.path / name).unlink(missing_ok=True)
         for step in self._steps():

@@ -148,7 +148,7 @@ def test_force_does_not_delete_a_folder_of_other_things(
     (tmp_path / "music").mkdir()
     (tmp_path / "music" / "song.mid").touch()
     arguments = ["piano", "--from", str(checkpoint), "--out", str(tmp_path / "music"), "--force"]
-    _fails(capsys, arguments, code=2, match="it exists")
+    _fails(capsys, arguments, code=3, match="holds something that is no checkpoint")
     assert (tmp_path / "music" / "song.mid").exists()
 
 

@@ -212,7 +212,7 @@ RARE = (_show,)
 
 def forget_memory() -> float:
     """MiB of this process; begin to measure the most of it anew (Linux)."""
-    if os.path.exists(CLEAR):  # noqa: PTH110 - for each of a million files
+    if os.path.exists(CLEAR):
         with open(CLEAR, "wb", 0) as file:
             file.write(b"5")
     return _most_memory()

@@ -11,6 +11,8 @@ from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.training.run_dir import RunFolder
 from music_transformer.training.state import RunState
 
+MARK = {"preset": "", "training": {}}  # of a run
+
 
 class Crash(BaseException):
     """The moment the power goes."""
@@ -34,7 +36,7 @@ def steps_in(run: RunFolder) -> set[str]:
 
 def begun(path: Path) -> RunFolder:
     run = RunFolder(path)
-    run.begin({"a": 1})
+    run.begin({"a": 1, **MARK})
     return run
 
 
@@ -140,8 +142,8 @@ def test_beginning_again_removes_the_old_run_and_nothing_else(tmp_path: Path) ->
     save(run, 3, best=3)
     run.append_metrics({"step": 3})
     (run.path / "notes.txt").write_text("mine")
-    run.begin({"a": 2})
-    assert run.config() == {"a": 2}
+    run.begin({"a": 2, **MARK})
+    assert run.config() == {"a": 2, **MARK}
     assert run.latest() is None
     assert {p.name for p in run.path.iterdir()} == {"config.json", "notes.txt"}
 
@@ -172,7 +174,7 @@ def test_folders_of_the_users_and_their_files_in_steps_are_left_alone(tmp_path: 
     for step in (3, 4, 5):
         save(run, step)
     assert not (run.path / "step-2" / "config.json").exists()
-    run.begin({"a": 2})
+    run.begin({"a": 2, **MARK})
     save(run, 1)
     assert (run.path / "step-1" / "diary.txt").read_text() == "mine"
     assert (run.path / "step-2" / "notes.txt").read_text() == "mine"
