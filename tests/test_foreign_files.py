@@ -8,7 +8,6 @@ ours; a file is known by its inode, so that moving one away and back is seen as 
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def work(tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def work(tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder where the commands run; beside it are their inputs, which are the user's too."""
     (tmp_path / "corpus").mkdir()
     for index in range(3):
