@@ -203,12 +203,15 @@ class Take:
         assert self.primer is not None
         self.primer_seconds = self.gap[0] if self.gap else 0.0
         length, told = self.primer.end_time - self.primer_seconds, 0.0
+        started = time.perf_counter()
 
         def progress(done: float, total: float) -> None:
             nonlocal told
             between()
             if self.is_stopped:
                 raise CancelledError
+            if time.perf_counter() - started > BUDGET_SECONDS:
+                raise MusicTransformerError(f"not done after {BUDGET_SECONDS:g} s; take a part.")
             if time.perf_counter() - told >= TELL_SECONDS:
                 told = time.perf_counter()
                 self.seconds = length * done / max(total, 1e-9)

@@ -53,14 +53,21 @@ def test_a_motif_of_days_is_refused_and_a_part_of_it_is_not(tab: Tab, tmp_path: 
 
 @pytest.mark.skipif(SOAK < 40, reason="MUSIC_TRANSFORMER_SOAK=200 asks for it")
 def test_many_takes_leave_memory_as_it_was(tab: Tab) -> None:
-    def some(count: int) -> int:
-        for _ in range(count):
-            take = tab.take(seconds=1)
+    def some(count: int) -> tuple[int, float]:
+        for number in range(count):
+            primer = tab.motif()["id"] if number % 2 else None
+            take = tab.take(seconds=1, primer=primer)
             tab.until_state(take, "done")
+            for suffix in ("mid", "wav") if number % 10 == 0 else ():
+                assert tab.ask("GET", f"/takes/{take}.{suffix}")[0] == 200
             assert tab.ask("DELETE", f"/takes/{take}")[0] == 204
         tab.messages.clear()
         gc.collect()
-        return len(gc.get_objects())
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return len(gc.get_objects()), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-    before = some(20)
-    assert some(SOAK - 20) - before < SOAK - 20  # not one object stays of each
+    some(10)
+    quarters = [some(SOAK // 4) for _ in range(4)]
+    print("\n".join(f"{count:,} objects, {mib:.1f} MiB" for count, mib in quarters))
+    assert quarters[-1][0] - quarters[0][0] < SOAK // 2  # not one object stays of each
+    assert quarters[-1][1] - quarters[0][1] < 16

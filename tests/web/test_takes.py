@@ -7,10 +7,11 @@ import pytest
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.evaluation.memorisation import KnownRun
+from music_transformer.errors import MusicTransformerError
 from music_transformer.generation import generate
 from music_transformer.notes import NoteSequence
 from music_transformer.sampling import Settings
-from music_transformer.web.models import Model
+from music_transformer.web.models import ACCOMPANY, Model
 from music_transformer.web.takes import DONE, Take
 
 
@@ -63,3 +64,14 @@ def test_a_take_says_what_also_stands_in_the_training_data(
     )
     take.compose(load_checkpoint(str(checkpoints / "piano"), device="cpu"), lambda: None)
     assert take.warnings[-1].startswith("20 notes in a row, 1.0 to 3.0 s after the primer")
+
+
+def test_an_accompaniment_ends_when_its_time_is_used_up(
+    checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("music_transformer.web.takes.BUDGET_SECONDS", 0)
+    primer = NoteSequence(pitch=[70] * 4, velocity=[64] * 4, start=range(4), end=range(1, 5))
+    model = Model("bach", checkpoints / "bach", "", 61)
+    take = Take(model, primer, Settings(), "t", lambda _: None, task=ACCOMPANY)
+    with pytest.raises(MusicTransformerError, match="not done after 0 s"):
+        take.compose(load_checkpoint(str(checkpoints / "bach"), device="cpu"), lambda: None)
