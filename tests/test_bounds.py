@@ -11,12 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from music_transformer.checkpoint import save_checkpoint
+from music_transformer.cli import generate as cli_generate
 from music_transformer.cli.main import main
 from music_transformer.errors import ConfigError
 from music_transformer.files import atomic_path
 from music_transformer.midi import read_midi, write_midi
+from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.render import audio
+from music_transformer.representations import PerformanceTokenizer
 from music_transformer.representations.chorale.grid import grid_by_pitch
 
 
@@ -164,3 +168,45 @@ def test_a_folder_of_many_files_is_listed_once(
     assert main(["prepare", str(tmp_path), "--out", str(tmp_path / "d"), "--jobs", "1"]) == 3
     assert time.process_time() - begun < 60
     assert json.dumps(capsys.readouterr().err)
+
+
+def _tiny(folder: Path) -> Path:
+    config = ModelConfig(n_layers=1, d_model=6, n_heads=2, d_ff=10, context=13, max_distance=7)
+    return save_checkpoint(folder, MusicTransformer(config), PerformanceTokenizer(), training={})
+
+
+@pytest.mark.parametrize(("flags", "code"), [([], 2), (["--force"], 0)])
+def test_of_two_commands_with_one_output_one_is_whole_and_the_other_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int
+) -> None:
+    out = tmp_path / "a.mid"
+    line = ["generate", "--checkpoint", str(_tiny(tmp_path / "c")), "--device", "cpu", *flags]
+    line += ["--events", "9", "--out", str(out)]
+    compose = cli_generate._generate
+
+    def slowly(*arguments: object) -> object:
+        monkeypatch.setattr(cli_generate, "_generate", compose)
+        made = compose(*arguments)
+        assert main([*line, "--seed", "1"]) == 0  # from its beginning to its end
+        return made
+
+    monkeypatch.setattr(cli_generate, "_generate", slowly)
+    assert main([*line, "--seed", "0"]) == code
+    assert {path.name for path in tmp_path.iterdir()} == {"a.mid", "c"}
+    both = out.read_bytes()
+    assert main([*line, "--seed", "0" if flags else "1", "--force"]) == 0
+    assert out.read_bytes() == both
+
+
+def test_a_window_longer_than_the_data_is_trained_and_measured(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    for number in range(2):
+        write_midi(_notes(3 + number), tmp_path / "corpus" / f"{number}.mid")
+    data, run = str(tmp_path / "d"), str(tmp_path / "r")
+    assert main(["prepare", str(tmp_path / "corpus"), "--out", data, "--jobs", "1"]) == 0
+    small = "autocast=off n_layers=1 d_model=12 d_attention=12 n_heads=2 d_ff=8 max_distance=8 "
+    small += "steps=1 threads=1 batch_size=2 context=300"
+    settings = [word for one in small.split() for word in ("--set", one)]
+    line = ["--data", data, "--device", "cpu"]
+    assert main(["train", "--preset", "piano-small", "--out", run, *line, *settings]) == 0
+    assert main(["evaluate", "--checkpoint", run, "--context", "200", *line]) == 0

@@ -44,7 +44,8 @@ LINES = (
     f"generate ../corpus/0.mid {TINY} --events 9 --out out/g.mid --wav --plot FORCE",
     "accompany ../corpus/0.mid --checkpoint ../bach --device cpu --candidates 1 --out out/a.mid "
     "FORCE",
-    "fill ../corpus/0.mid --from 1 --to 2 --checkpoint ../filler --device cpu --out out/f.mid FORCE",
+    "fill ../corpus/0.mid --from 1 --to 2 --checkpoint ../filler --device cpu --out out/f.mid "
+    "FORCE",
     "encode ../corpus/0.mid",
     "decode ../ids.json --out out/d.mid FORCE",
     "render ../corpus/0.mid --out out/r.wav FORCE",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from music_transformer.errors import ConfigError, DatasetError
-from music_transformer.files import atomic_path
+from music_transformer.files import atomic_path, errors_name
 from music_transformer.progress import Progress
 
 TIMEOUT_SECONDS = 60.0
@@ -152,7 +152,7 @@ def _receive(download: Download, url: str, part: Path, have: int, progress: Prog
         _check_announced_size(download, url, response, have)
         progress.begin(download.size, done=have, unit="B")
         try:
-            with open(part, "ab" if have else "wb") as file:
+            with errors_name(part), open(part, "ab" if have else "wb") as file:
                 while chunk := response.read(_CHUNK):
                     have += len(chunk)
                     if have > download.size:

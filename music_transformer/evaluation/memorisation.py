@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from music_transformer.errors import CheckpointError, DatasetError
+from music_transformer.files import atomic_path
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence
 from music_transformer.representations.ids import Ints, Mask
 
@@ -140,10 +141,11 @@ class MemorisationIndex:
 
     def save(self, path: Path) -> None:
         """Write the file."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         about = {name: str(getattr(self, name)) for name in ("n", "hashes", "grams", "data")}
-        save_file({"bits": self.bits}, path, metadata={"format": FORMAT, **about})
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(save({"bits": self.bits}, metadata={"format": FORMAT, **about}))
 
     @property
     def shortest_run(self) -> int:

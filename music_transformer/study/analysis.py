@@ -184,7 +184,7 @@ def read_answers(path: Path, key: Key) -> list[Answer]:
             answer; the message says which.
     """
     rows = _csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path)
-    known = {trial.name for trial in key.trials}
+    known = [trial.name for trial in key.trials]
     answers = []
     for number, row in enumerate(rows, start=1):
         where = f"{path}: answer {number}"
@@ -196,7 +196,7 @@ def read_answers(path: Path, key: Key) -> list[Answer]:
             raise DatasetError(f"{where}: trial {row.get('trial')!r} is not in the key.")
         try:
             score = int(row["score"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             score = 99
         if score not in SCORES:
             raise DatasetError(f"{where}: score {row.get('score')!r}; it must be -2 to 2.")

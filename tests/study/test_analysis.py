@@ -128,6 +128,8 @@ def test_json_and_csv_give_the_same_answers(tmp_path: Path) -> None:
         ({"study": "study", "trial": "t01", "score": 3}, "score 3; it must be -2 to 2"),
         ({"study": "study", "trial": "t01", "score": "good"}, "score 'good'"),
         ({"study": "study", "trial": "t01"}, "score None"),
+        ({"study": "study", "trial": [[]]}, "is not in the key"),
+        ({"study": "study", "trial": "t01", "score": float("inf")}, "score inf"),
     ],
 )
 def test_what_is_no_answer_is_named(row: dict[str, object], complaint: str, tmp_path: Path) -> None:

@@ -201,6 +201,27 @@ def test_a_file_is_continued_heard_compared_and_downloaded(page: Page, motifs: P
     assert len(read_midi(path)) == page.notes(".take .roll")
 
 
+def test_the_name_of_a_file_is_text_wherever_the_page_shows_it(
+    page: Page, motifs: Path, tmp_path: Path
+) -> None:
+    name = "<img src=x onerror=document.title='mine'><script>document.title='mine'<&\"'.mid"
+    shutil.copy(motifs / "c_major_scale.mid", tmp_path / name)
+    title = page.browser.title
+    page.upload(tmp_path / name)
+    page.wait(lambda: page.notes() == 8)
+    assert "<img src=x" in page.one("#motif-about").text
+    page.continue_motif(5)
+    page.wait(lambda: page.states() == ["done"])
+    page.click(".take .star")
+    page.reload()
+    page.wait(lambda: page.states() == ["done"])
+    assert not page.all("img[src=x]")
+    assert page.browser.title == title
+    page.click(".take .midi")
+    [path] = page.wait(lambda: list(page.browser.downloads.glob("img*.mid")))
+    assert len(read_midi(path)) == page.notes(".take .roll")
+
+
 def test_a_take_survives_its_removal_and_a_reload(page: Page, motifs: Path) -> None:
     page.upload(motifs / "c_major_scale.mid")
     page.wait(lambda: page.notes() == 8)

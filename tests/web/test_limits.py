@@ -3,6 +3,7 @@
 import gc
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,6 +69,6 @@ def test_many_takes_leave_memory_as_it_was(tab: Tab) -> None:
 
     some(10)
     quarters = [some(SOAK // 4) for _ in range(4)]
-    print("\n".join(f"{count:,} objects, {mib:.1f} MiB" for count, mib in quarters))
+    sys.stdout.write("".join(f"{count:,} objects, {mib:.1f} MiB\n" for count, mib in quarters))
     assert quarters[-1][0] - quarters[0][0] < SOAK // 2  # not one object stays of each
     assert quarters[-1][1] - quarters[0][1] < 16

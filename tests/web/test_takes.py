@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from music_transformer.checkpoint import load_checkpoint
-from music_transformer.evaluation.memorisation import KnownRun
 from music_transformer.errors import MusicTransformerError
+from music_transformer.evaluation.memorisation import KnownRun
 from music_transformer.generation import generate
 from music_transformer.notes import NoteSequence
 from music_transformer.sampling import Settings
