@@ -175,7 +175,8 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     while True:
-        descriptor = os.open(path, flags, 0o666)
+        with errors_name(path.parent):
+            descriptor = os.open(path, flags, 0o666)
         try:
             try:
                 _lock(descriptor)

@@ -7,9 +7,7 @@ from music_transformer.datasets.prepared import PreparedData
 
 if TYPE_CHECKING:
     from music_transformer.datasets.pairs import (
-        Pair,
         TrainingPairs,
-        collate_pairs,
         evaluation_pairs,
         shuffled_pairs,
     )
@@ -23,19 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
-    "Pair",
     "PreparedData",
     "TrainingPairs",
     "TrainingWindows",
     "Window",
     "collate",
-    "collate_pairs",
     "evaluation_pairs",
     "evaluation_windows",
     "shuffled_pairs",
 ]
 
-_IN_PAIRS = ("Pair", "TrainingPairs", "collate_pairs", "evaluation_pairs", "shuffled_pairs")
+_IN_PAIRS = ("TrainingPairs", "evaluation_pairs", "shuffled_pairs")
 
 
 def __getattr__(name: str) -> Any:

@@ -119,7 +119,7 @@ def encode_files(
         jobs: processes; default one for each core this process may use. 1 starts none.
         progress: follows the files.
     """
-    jobs = _default_jobs() if jobs is None else jobs
+    jobs = usable_cores() if jobs is None else jobs
     if jobs < 1:
         raise ConfigError(f"jobs={jobs}: at least one process has to work.")
     folder = work / PIECES
@@ -172,7 +172,7 @@ def _results(
             yield _encode(source, settings, folder)
         return
     context = multiprocessing.get_context("spawn")  # the one way that every system has
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=follow_parent)
     try:
         futures: list[Future[Encoded | Skipped]] = [
             pool.submit(_encode, source, settings, folder) for source in sources
@@ -308,15 +308,20 @@ def _reason(message: str, path: Path) -> str:
     return message
 
 
-def _default_jobs() -> int:
+def usable_cores() -> int:
     """The number of cores this process may use."""
     affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else (os.cpu_count() or 1)
 
 
-def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def follow_parent() -> None:
+    """Leave signals to the process that started this one, and end with it however it ends.
+
+    Ctrl-C reaches every process of a terminal, and `torchrun` passes signals to whole groups; a
+    run that saves its last step then still needs its workers to end in good order.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -18,7 +18,7 @@ Source: Huang et al. 2018, "Music Transformer", section 4.2; the lengths are thi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,14 @@ import torch
 from torch import Tensor
 
 from music_transformer.datasets.prepared import PreparedData
-from music_transformer.datasets.windows import Batch, TrainingWindows
+from music_transformer.datasets.windows import Batch, TrainingWindows, Window, collate
 from music_transformer.errors import ConfigError
 from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
 from music_transformer.notes import NoteSequence, to_steps
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
 from music_transformer.representations.accompaniment.straight import straightened
 from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
-from music_transformer.representations.performance.augment import (
-    STRETCHES,
-)
+from music_transformer.representations.performance.augment import STRETCHES
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -45,20 +43,6 @@ EVALUATION_SECONDS = 20  # the most of an evaluation segment; more than half of 
 
 _RATIO = EVENT_STEPS // MELODY_STEPS  # steps of 10 ms in one of 100 ms
 _TOKENIZER = AccompanimentTokenizer()
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """A segment: source (S,), ids, targets and place (L,), all int64, and the index of the piece.
-
-    Targets are PAD where nothing is counted.
-    """
-
-    source: Tensor
-    ids: Tensor
-    targets: Tensor
-    place: Tensor
-    piece: int
 
 
 class TrainingPairs(TrainingWindows):
@@ -84,9 +68,9 @@ class TrainingPairs(TrainingWindows):
         """The batch of a step on this rank; its source is as wide as its longest melody."""
         first = self.rank * self.batch_size
         pairs = [self._draw(step, first + row) for row in range(self.batch_size)]
-        return collate_pairs(pairs, width=self.length)
+        return collate(pairs, pad=_TOKENIZER.pad, width=self.length)
 
-    def _draw(self, step: int, row: int) -> Pair:
+    def _draw(self, step: int, row: int) -> Window:
         random = np.random.default_rng((self.seed, step, row))
         index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
         factor, semitones = 1.0, 0
@@ -116,7 +100,7 @@ def training_windows(data: PreparedData, **settings: Any) -> TrainingWindows:
     return (TrainingPairs if data.tokenizer.has_melody else TrainingWindows)(data, **settings)
 
 
-def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Pair]:
+def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Window]:
     """The fixed pairs of a split: each piece in equal segments of at most 20 seconds.
 
     Every event of a segment up to `length` is a target in exactly one pair; START and END are none.
@@ -146,7 +130,7 @@ def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Pair]:
     return pairs
 
 
-def shuffled_pairs(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+def shuffled_pairs(pairs: Sequence[Window], seed: int) -> list[Window]:
     """The pairs with the melody of another piece, drawn once for each piece.
 
     Who gets whose melody is one cycle through all pieces: none keeps its own. A segment gets the
@@ -158,6 +142,7 @@ def shuffled_pairs(pairs: Sequence[Pair], seed: int) -> list[Pair]:
     """
     melodies: dict[int, list[Tensor]] = {}
     for pair in pairs:
+        assert pair.source is not None
         melodies.setdefault(pair.piece, []).append(pair.source)
     if len(melodies) < 2:
         raise ConfigError(
@@ -169,31 +154,12 @@ def shuffled_pairs(pairs: Sequence[Pair], seed: int) -> list[Pair]:
     taken = dict.fromkeys(melodies, 0)
     exchanged = []
     for pair in pairs:
-        melody, begin = other[pair.piece], taken[pair.piece]
-        places = torch.arange(begin, begin + len(pair.source)) % len(melody)
-        taken[pair.piece] += len(pair.source)
+        assert pair.source is not None
+        melody, begin, length = other[pair.piece], taken[pair.piece], len(pair.source)
+        places = torch.arange(begin, begin + length) % len(melody)
+        taken[pair.piece] += length
         exchanged.append(replace(pair, source=melody[places]))
     return exchanged
-
-
-def collate_pairs(pairs: Sequence[Pair], *, width: int | None = None) -> Batch:
-    """Pairs as one batch, both sides padded at their ends, each with its own PAD.
-
-    Args:
-        pairs: at least one.
-        width: L of the batch; default that of the longest pair.
-    """
-    width = max(len(pair.ids) for pair in pairs) if width is None else width
-    longest = max(len(pair.source) for pair in pairs)
-    ids = torch.full((len(pairs), width), _TOKENIZER.pad, dtype=torch.int64)
-    targets = ids.clone()
-    source = torch.full((len(pairs), longest), _TOKENIZER.melody.pad, dtype=torch.int64)
-    for row, pair in enumerate(pairs):
-        ids[row, : len(pair.ids)] = pair.ids
-        targets[row, : len(pair.targets)] = pair.targets
-        source[row, : len(pair.source)] = pair.source
-    place = torch.arange(width).repeat(len(pairs), 1)  # (B, L)
-    return Batch(ids, targets, place, source)
 
 
 def cut_segment(
@@ -236,11 +202,11 @@ def _events_between(
     return _TOKENIZER.encode_array(segment)
 
 
-def _pair(source: Ids, events: Ids, length: int, piece: int, *, learn_end: bool) -> Pair:
+def _pair(source: Ids, events: Ids, length: int, piece: int, *, learn_end: bool) -> Window:
     """A pair of at most `length` inputs; the end of its events is a target or no part of it."""
     tail = [_TOKENIZER.end] if learn_end else []
     stream = np.concatenate([[_TOKENIZER.start], events, tail]).astype(np.int64)[: length + 1]
-    return Pair(
+    return Window(
         source=torch.from_numpy(source.astype(np.int64)),
         ids=torch.from_numpy(stream[:-1]),
         targets=torch.from_numpy(stream[1:]),

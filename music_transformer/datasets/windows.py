@@ -14,9 +14,6 @@ Evaluation windows are fixed; every event of a piece is the target of exactly on
 
 import itertools
 import multiprocessing
-import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import (
@@ -34,9 +31,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from music_transformer.datasets.encoding import follow_parent
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.representations.accompaniment.tokenizer import PAD as MELODY_PAD
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -83,12 +83,16 @@ def _unpacked(*arrays: Any) -> Batch:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """One window of one piece: ids, targets and place (L,) int64, and the index of the piece."""
+    """One window of one piece: ids, targets and place (L,), and the index of the piece.
+
+    `source` (S,) is the melody of a segment with accompaniment; all tensors are int64.
+    """
 
     ids: Tensor
     targets: Tensor
     place: Tensor
     piece: int
+    source: Tensor | None = None
 
 
 class TrainingWindows:
@@ -303,24 +307,6 @@ def _start_worker(windows: TrainingWindows) -> None:
     follow_parent()
 
 
-def follow_parent() -> None:
-    """Leave signals to the process that started this one, and die with it.
-
-    Ctrl-C reaches every process of a terminal, and `torchrun` passes signals to whole groups; a
-    run that saves its last step then still needs its workers to end in good order.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _batch_of_worker(step: int) -> Batch:
     assert _windows_of_worker is not None
     return _windows_of_worker.batch(step)
@@ -378,13 +364,21 @@ def piece_windows(
         )
 
 
-def collate(windows: Sequence[Window], *, pad: int) -> Batch:
-    """Windows as one batch, the shorter ones padded at their end, where no real id sees it."""
-    length = max(len(window.ids) for window in windows)
+def collate(windows: Sequence[Window], *, pad: int, width: int | None = None) -> Batch:
+    """Windows as one batch, the shorter ones padded at their end, where no real id sees it.
+
+    Args:
+        windows: at least one; all have a source, or none.
+        pad: of ids and targets; sources have the one of melodies.
+        width: L of the batch; default that of the longest window.
+    """
+    length = max(len(window.ids) for window in windows) if width is None else width
     ids = torch.full((len(windows), length), pad, dtype=torch.int64)
     targets = ids.clone()
     first = torch.tensor([[int(window.place[0])] for window in windows])  # (B, 1)
     for row, window in enumerate(windows):
         ids[row, : len(window.ids)] = window.ids
         targets[row, : len(window.ids)] = window.targets
-    return Batch(ids, targets, first + torch.arange(length))
+    sources = [window.source for window in windows if window.source is not None]
+    source = pad_sequence(sources, batch_first=True, padding_value=MELODY_PAD) if sources else None
+    return Batch(ids, targets, first + torch.arange(length), source)

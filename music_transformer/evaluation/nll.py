@@ -26,8 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from music_transformer.datasets.pairs import Pair, collate_pairs, evaluation_pairs
-from music_transformer.datasets.windows import Batch, Window, collate, evaluation_windows
+from music_transformer.datasets.pairs import evaluation_pairs
+from music_transformer.datasets.windows import Window, collate, evaluation_windows
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.model.registry import evaluating
 from music_transformer.model.terms import without_mask
@@ -163,7 +163,7 @@ def evaluate_nll(
 def event_losses(
     model: EventModel,
     tokenizer: "Representation",
-    windows: Sequence[Window | Pair],
+    windows: Sequence[Window],
     *,
     batch_size: int = 8,
     progress: Progress | None = None,
@@ -199,7 +199,7 @@ def event_losses(
 
 def protocol_windows(
     data: "PreparedData", split: str, context: int, limit: int | None = None
-) -> list[Window | Pair]:
+) -> list[Window]:
     """What a split is measured in by the protocol, for a model that reads ``context`` events.
 
     With a limit, at most so many of them, evenly spaced, always the same ones.
@@ -211,9 +211,8 @@ def protocol_windows(
     for name, size in (("context", context), ("max_windows", limit)):
         if size is not None and size < 1:
             raise ConfigError(f"{name}={size}: must be at least 1.")
-    windows: list[Window | Pair]
     if data.tokenizer.has_melody:
-        windows = [*evaluation_pairs(data, split, context)]
+        windows = evaluation_pairs(data, split, context)
     else:
         stride = data.tokenizer.evaluation_stride(context)
         windows = [*evaluation_windows(data, split, context, stride)]
@@ -226,10 +225,10 @@ def protocol_windows(
 
 
 def _batch_losses(
-    model: EventModel, windows: Sequence[Window | Pair], pad: int, device: torch.device
+    model: EventModel, windows: Sequence[Window], pad: int, device: torch.device
 ) -> EventLosses:
     """Losses of the counted events of some windows, run as one batch padded on the right."""
-    batch = collate_windows(windows, pad)
+    batch = collate(windows, pad=pad)
     counted = batch.targets != pad  # (B, L)
     on_device = batch.to(device)
     logits = model(on_device.ids, **on_device.given())  # (B, L, V)
@@ -246,14 +245,6 @@ def _batch_losses(
         place=batch.place.numpy()[rows, columns],
         column=columns.astype(np.int64),
     )
-
-
-def collate_windows(windows: Sequence[Window | Pair], pad: int) -> Batch:
-    """Some windows, or some pairs, as one batch."""
-    pairs = [window for window in windows if isinstance(window, Pair)]
-    if pairs:
-        return collate_pairs(pairs)
-    return collate([window for window in windows if isinstance(window, Window)], pad=pad)
 
 
 def piece_nlls(losses: EventLosses) -> list[PieceNll]:

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from music_transformer.datasets.windows import follow_parent
+from music_transformer.datasets.encoding import follow_parent, usable_cores
 from music_transformer.errors import ConfigError, MusicTransformerError
 
 # Rank 0 validates and writes alone while the others block in the next collective.
@@ -206,10 +206,9 @@ def default_processes(batch_size: int, window: int) -> int:
     One a core that this process may use, as long as each has as many windows as the others and
     enough of them that sending the gradients is little beside making them.
     """
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     fitting = [
         count
-        for count in range(1, cores + 1)
+        for count in range(1, usable_cores() + 1)
         if batch_size % count == 0 and batch_size * window >= count * _EVENTS_OF_A_PROCESS
     ]
     return max(fitting, default=1) if dist.is_available() else 1

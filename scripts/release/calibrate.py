@@ -25,8 +25,9 @@ from tqdm import tqdm
 
 from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.datasets import PreparedData
+from music_transformer.datasets.windows import collate
 from music_transformer.errors import ConfigError, MusicTransformerError
-from music_transformer.evaluation.nll import collate_windows, protocol_windows
+from music_transformer.evaluation.nll import protocol_windows
 from music_transformer.model import MusicTransformer
 from music_transformer.model.registry import evaluating
 from music_transformer.model.terms import without_mask
@@ -53,7 +54,7 @@ def read_split(
     with evaluating(model):
         for first in tqdm(range(0, len(windows), _BATCH), unit="batch", disable=None):
             some = windows[first : first + _BATCH]
-            batch = collate_windows(some, pad)
+            batch = collate(some, pad=pad)
             counted = batch.targets != pad  # (B, L)
             logits.append(model(batch.ids, **batch.given())[counted].float())
             targets.append(batch.targets[counted])

@@ -15,7 +15,7 @@ from music_transformer.datasets import (
     Batch,
     PreparedData,
     TrainingPairs,
-    collate_pairs,
+    collate,
     evaluation_pairs,
     shuffled_pairs,
 )
@@ -487,7 +487,7 @@ def test_a_shorter_melody_begins_again(data: PreparedData) -> None:
 
 def test_pairs_are_padded_on_both_sides_each_with_its_own_pad(data: PreparedData) -> None:
     pairs = evaluation_pairs(data, "validation", 60)[-2:]
-    batch = collate_pairs(pairs)
+    batch = collate(pairs, pad=PAD)
     assert batch.source is not None
     assert batch.source.shape == (2, 150)
     assert batch.ids.shape == (2, max(len(pair.ids) for pair in pairs))

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from music_transformer.checkpoint import load_checkpoint, save_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.datasets import PreparedData
-from music_transformer.datasets.pairs import Pair, collate_pairs, cut_segment
+from music_transformer.datasets.pairs import cut_segment
 from music_transformer.datasets.prepared import Melodies, write_prepared
+from music_transformer.datasets.windows import Window, collate
 from music_transformer.model import (
     AccompanimentConfig,
     AccompanimentTransformer,
@@ -76,7 +77,7 @@ def test_it_learns_ten_pairs_by_heart_and_plays_each_to_its_melody() -> None:
         source, events = cut_segment(rest, tune, 0, 200)
         ids = torch.tensor([START, *events.tolist(), END])
         pairs.append(
-            Pair(
+            Window(
                 source=torch.from_numpy(source.astype(np.int64)),
                 ids=ids[:-1],
                 targets=ids[1:],
@@ -84,7 +85,7 @@ def test_it_learns_ten_pairs_by_heart_and_plays_each_to_its_melody() -> None:
                 piece=number,
             )
         )
-    batch = collate_pairs(pairs)
+    batch = collate(pairs, pad=PAD)
     torch.manual_seed(0)
     config = AccompanimentConfig(**SIZES, dropout=0.0, context=64)  # type: ignore[arg-type]
     model = AccompanimentTransformer(config)
