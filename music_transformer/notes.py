@@ -307,7 +307,14 @@ class NoteSequence:
     @classmethod
     def from_pretty_midi(cls, midi: pretty_midi.PrettyMIDI) -> NoteSequence:
         """The notes of a `pretty_midi.PrettyMIDI`, without its drums; see `pretty`."""
-        return cls(**from_pretty(midi))
+        plain = from_pretty(midi)
+        made = {
+            "pedals": pedal_spans(*plain["pedals"]),
+            "tempos": Tempos(*plain["tempos"]),
+            "time_signatures": TimeSignatures(*plain["time_signatures"]),
+            "key_signatures": KeySignatures(*plain["key_signatures"]),
+        }
+        return cls(**(plain | made))
 
     def with_notes(self, others: NoteSequence) -> NoteSequence:
         """The same with the notes of another sequence too, as they are; all else stays."""

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from music_transformer.timeline import (
-    SUSTAIN,
-    FloatArray,
-    IntArray,
-    KeySignatures,
-    Pedals,
-    Tempos,
-    TimeSignatures,
-    pedal_spans,
-)
-
 if TYPE_CHECKING:
     import pretty_midi
 
+    from music_transformer.timeline import (
+        FloatArray,
+        IntArray,
+        KeySignatures,
+        Pedals,
+        Tempos,
+        TimeSignatures,
+    )
+
+_SUSTAIN = 64
 _CHANNELS = [channel for channel in range(16) if channel != 9]  # 9 is the drums'
 
 
@@ -72,15 +71,15 @@ def to_pretty(notes: Notes) -> pretty_midi.PrettyMIDI:
         for owner, start, end in _rows(notes.pedals):
             if owner == channel:
                 piano.control_changes += [
-                    pretty_midi.ControlChange(SUSTAIN, 127, start),
-                    pretty_midi.ControlChange(SUSTAIN, 0, end),
+                    pretty_midi.ControlChange(_SUSTAIN, 127, start),
+                    pretty_midi.ControlChange(_SUSTAIN, 0, end),
                 ]
         result.instruments.append(piano)
     return result
 
 
 def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
-    """The arguments of a `NoteSequence` with all but the drums.
+    """The arguments of a `NoteSequence`, in plain numbers, with all but the drums.
 
     Instrument i becomes track i and, as when pretty_midi writes a file, the i-th channel that is
     not the drum channel (from the sixteenth on they are shared).
@@ -97,7 +96,7 @@ def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
             (change.time, _CHANNELS[index % 15], change.value)
             for index, instrument in enumerate(instruments)
             for change in instrument.control_changes
-            if change.number == SUSTAIN
+            if change.number == _SUSTAIN
         ),
         key=lambda control: control[0],
     )
@@ -109,19 +108,19 @@ def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
     numbers = [key.key_number for key in keys]
     return {
         **dict(zip(names, columns, strict=True)),
-        "pedals": pedal_spans(
+        "pedals": (
             np.array([control[0] for control in controls], np.float64),
             np.array([control[1] for control in controls], np.int64),
             np.array([control[2] for control in controls], np.int64),
             last,
         ),
-        "tempos": Tempos(times, 60.0 / np.asarray(bpm, np.float64), midi.resolution),
-        "time_signatures": TimeSignatures(
+        "tempos": (times, 60.0 / np.asarray(bpm, np.float64), midi.resolution),
+        "time_signatures": (
             [metre.time for metre in metres],
             [metre.numerator for metre in metres],
             [metre.denominator for metre in metres],
         ),
-        "key_signatures": KeySignatures(
+        "key_signatures": (
             [key.time for key in keys],
             [(7 * (number % 12 + 3 * (number // 12)) + 5) % 12 - 5 for number in numbers],
             [number // 12 for number in numbers],

@@ -56,8 +56,7 @@ _SMALLEST = SIXTEENTHS_PER_BEAT  # rows of the last blocks
 def fill_chorale(
     session: Session,
     notes: NoteSequence,
-    start: float,
-    end: float,
+    gap: tuple[float, float],
     how: Settings,
     voices: Sequence[str] = (),
     progress: Callable[[float, float], None] | None = None,
@@ -71,6 +70,7 @@ def fill_chorale(
     for name in voices:
         if name not in VOICE_NAMES:
             raise ConfigError(f"voice {name!r}; choose of {', '.join(VOICE_NAMES)}.")
+    start, end = gap
     asked = np.array([not voices or name in voices for name in VOICE_NAMES])  # (4,)
     voice = voices_of(notes)
     if voice is None and not asked.all():
@@ -160,7 +160,9 @@ def in_four_voices(session: Session, motif: NoteSequence, how: Settings) -> Voic
     missing = np.zeros(grid.shape, dtype=bool)
     first = int(np.argmax((grid >= 0).any(axis=1)))
     missing[first // SIXTEENTHS_PER_BEAT * SIXTEENTHS_PER_BEAT :] = lacking
-    filled, _ = fill_cells(session, np.where(grid < 0, -1, grid + shift), missing, how, rounds=0)
+    filled, _ = fill_cells(
+        session, np.where(grid < 0, -1, grid + shift), missing, how, (CANDIDATES, 0)
+    )
     ids = np.where(filled < 0, SILENCE, filled).reshape(-1)
     four = voices_in_time(tokenizer, ids, motif)
     added = four.selected(lacking[four.track])
@@ -173,9 +175,7 @@ def fill_cells(
     grid: Ints,
     missing: NDArray[np.bool_],
     how: Settings,
-    *,
-    candidates: int = CANDIDATES,
-    rounds: int = ROUNDS,
+    effort: tuple[int, int] = (CANDIDATES, ROUNDS),
     progress: Callable[[float, float], None] | None = None,
 ) -> tuple[Ints, float]:
     """The grid with its missing cells drawn, and the mean NLL of what was drawn first.
@@ -183,9 +183,8 @@ def fill_cells(
     Args:
         grid: (T, 4) pitches, -1 for silence; what is in missing cells does not count.
         missing: (T, 4) True = to be drawn.
-        candidates: draws of the same cells, of which one is kept; with 1 and no `rounds` the cells
-            are drawn from left to right, blind to what comes.
-        rounds: blocks that are drawn again.
+        effort: draws of the same cells, of which one is kept, and rounds, that is blocks that are
+            drawn again. With (1, 0) the cells are drawn from left to right, blind to what comes.
     """
     rows = np.flatnonzero(missing.any(axis=1))
     if not len(rows):
@@ -193,7 +192,9 @@ def fill_cells(
     random = np.random.default_rng(how.seed)
     cells = np.where(grid < 0, SILENCE, grid)
     span = (int(rows[0]), int(rows[-1]) + 1)
-    cells, nll = _drawn(session, cells, missing, span, how, candidates, random, is_full=False)
+    candidates, rounds = effort
+    draw = _Draws(session, candidates, random).draw
+    cells, nll = draw(cells, missing, span, how, is_full=False)
     for number in range(rounds):
         size = span[1] - span[0]
         length = max(_SMALLEST, math.ceil(size * (1 - (number + 1) / rounds)))
@@ -205,53 +206,62 @@ def fill_cells(
         if free.any():
             block = (begin, min(begin + length, span[1]))
             drawing = replace(how, seed=int(random.integers(2**31)))
-            cells, _ = _drawn(session, cells, free, block, drawing, candidates, random)
+            cells, _ = draw(cells, free, block, drawing)
         if progress is not None:
             progress(number + 1, rounds)
     return np.where(cells == SILENCE, -1, cells), nll
 
 
-def _drawn(
-    session: Session,
-    cells: Ints,
-    free: NDArray[np.bool_],
-    rows: tuple[int, int],
-    how: Settings,
-    candidates: int,
-    random: np.random.Generator,
-    *,
-    is_full: bool = True,
-) -> tuple[Ints, float]:
-    """The cells (T, 4) with the free ones in some rows drawn, and their mean NLL.
+@dataclass(frozen=True)
+class _Draws:
+    """What is drawn with: so many candidates, of which `random` chooses."""
 
-    Args:
-        is_full: what the free cells hold now is one of the candidates.
-    """
-    context = context_of(session.config, how.context)
-    first = max(0, rows[0] - context // 2 // N_VOICES)
-    part = slice(rows[0], min(len(cells), rows[1] + _AHEAD))
-    known, gap = cells[part].reshape(-1), free[part].reshape(-1)  # (N,)
-    given = [None if hole else int(i) for i, hole in zip(known, gap, strict=True)]
-    before = cells[first : rows[0]].reshape(-1).tolist()
-    samples = []
-    for number in range(candidates):
-        now = known.tolist() if is_full and number == 0 else given
-        grammar = GivenCells(
-            now, session.tokenizer.vocab_size, voice_ranges(session.training), before=before
-        )
-        samples.append(Sample(SampleSpec(how, number).resolved(session), grammar))
-    with evaluating(session.model):
-        window = Window(session.model, candidates, context=context, first_place=first * N_VOICES)
-        start = torch.tensor([[session.tokenizer.start, *before]]).expand(candidates, -1)
-        for _ in draw_all(window, samples, start, session.tokenizer.pad):
-            pass
-    nll = np.array([sample.nll for sample in samples])  # (candidates, N)
-    weight = -nll[:, ~gap].sum(axis=1)
-    share = np.exp(weight - weight.max())
-    chosen = int(random.choice(candidates, p=share / share.sum()))
-    result = cells.copy()
-    result[part] = np.reshape(samples[chosen].drawn, (-1, N_VOICES))
-    return result, float(nll[chosen][gap].mean())
+    session: Session
+    candidates: int
+    random: np.random.Generator
+
+    def draw(
+        self,
+        cells: Ints,
+        free: NDArray[np.bool_],
+        rows: tuple[int, int],
+        how: Settings,
+        *,
+        is_full: bool = True,
+    ) -> tuple[Ints, float]:
+        """The cells (T, 4) with the free ones in some rows drawn, and their mean NLL.
+
+        Args:
+            is_full: what the free cells hold now is one of the candidates.
+        """
+        session, candidates = self.session, self.candidates
+        context = context_of(session.config, how.context)
+        first = max(0, rows[0] - context // 2 // N_VOICES)
+        part = slice(rows[0], min(len(cells), rows[1] + _AHEAD))
+        known, gap = cells[part].reshape(-1), free[part].reshape(-1)  # (N,)
+        given = [None if hole else int(i) for i, hole in zip(known, gap, strict=True)]
+        before = cells[first : rows[0]].reshape(-1).tolist()
+        samples = []
+        for number in range(candidates):
+            now = known.tolist() if is_full and number == 0 else given
+            grammar = GivenCells(
+                now, session.tokenizer.vocab_size, voice_ranges(session.training), before=before
+            )
+            samples.append(Sample(SampleSpec(how, number).resolved(session), grammar))
+        with evaluating(session.model):
+            window = Window(
+                session.model, candidates, context=context, first_place=first * N_VOICES
+            )
+            start = torch.tensor([[session.tokenizer.start, *before]]).expand(candidates, -1)
+            for _ in draw_all(window, samples, start, session.tokenizer.pad):
+                pass
+        nll = np.array([sample.nll for sample in samples])  # (candidates, N)
+        weight = -nll[:, ~gap].sum(axis=1)
+        share = np.exp(weight - weight.max())
+        chosen = int(self.random.choice(candidates, p=share / share.sum()))
+        result = cells.copy()
+        result[part] = np.reshape(samples[chosen].drawn, (-1, N_VOICES))
+        return result, float(nll[chosen][gap].mean())
 
 
 def _notes_of(

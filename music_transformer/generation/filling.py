@@ -75,7 +75,9 @@ def fill(
         raise ConfigError("seconds, events: what is composed is as long as the gap; leave it out.")
     if session.tokenizer.voices:
         draws = [replace(how, seed=how.seed + number) for number in range(samples)]
-        return [fill_chorale(session, notes, start, end, one, voices, on_progress) for one in draws]
+        return [
+            fill_chorale(session, notes, (start, end), one, voices, on_progress) for one in draws
+        ]
     if not getattr(session.config, "anchors", False) or session.tokenizer.has_melody:
         raise ConfigError(
             f"{session.path}: this checkpoint fills no gaps; take one that learned it, such as "

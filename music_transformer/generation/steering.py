@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 MEMORY_SECONDS = 5.0  # events this old count 1/e
+CLOSE_SECONDS = 15.0  # closeness is whole so long, then halves in as much time again
 ASKED = 2.0  # the strength with which a pace or loudness that was asked for is held
 OUTSIDE_KEY = 0.03  # the odds of a note outside the key are multiplied by this
 LET_GO = math.e  # and those of the end of a note, where no more voices are free
@@ -188,9 +189,8 @@ class Steering:
         if settings.loudness is not None:
             loudness = LOUDNESS[settings.loudness] / VELOCITIES_PER_BIN
             self._target = replace(self._target, loudness=loudness)
-        self._pace = close if settings.pace is None else ASKED
-        self._loudness = close if settings.loudness is None else ASKED
         self._close = close
+        self._asked_pace, self._asked_loudness = settings.pace, settings.loudness
         self._voices = settings.voices or N_PITCHES
         self._notes = _note_bias(settings, motif)
 
@@ -201,14 +201,18 @@ class Steering:
         ages = sample.grammar.ages
         self._constrain(logits, 0 if ages is None else int((ages >= 0).sum()))
         now, target = self._course.now, self._target
-        pace = self._pace * _clipped(math.log(target.pace / now.pace))
+        # A piece goes its own way in time: held to its motif for minutes, a model turns in circles.
+        close = self._close * 0.5 ** max(0.0, sample.grammar.seconds / CLOSE_SECONDS - 1)
+        pace = close if self._asked_pace is None else ASKED
+        pace *= _clipped(math.log(target.pace / now.pace))
         waits = 0.5 + np.minimum(_SECONDS * target.pace, 3.0)  # (100,)
         logits[TIME_SHIFT:VELOCITY] -= torch.from_numpy(pace * waits)
-        thick = self._close * _clipped(math.log(now.polyphony / target.polyphony))
+        thick = close * _clipped(math.log(now.polyphony / target.polyphony))
         logits[NOTE_OFF:TIME_SHIFT] += thick
-        high = self._close * _clipped((target.register - now.register) / 12)
+        high = close * _clipped((target.register - now.register) / 12)
         _tilt(logits[NOTE_ON:NOTE_OFF], high * np.clip((_PITCH - target.register) / 12, -2, 2))
-        loud = self._loudness * _clipped((target.loudness - now.loudness) / 4)
+        loud = close if self._asked_loudness is None else ASKED
+        loud *= _clipped((target.loudness - now.loudness) / 4)
         _tilt(logits[VELOCITY:N_EVENTS], loud * np.clip((_BIN - target.loudness) / 4, -2, 2))
 
     def _constrain(self, logits: Tensor, sounding: int) -> None:

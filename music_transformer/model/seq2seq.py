@@ -145,8 +145,7 @@ class MelodyAttention(nn.Module):
                 key,
                 value,
                 step=step,
-                rel_embedding=self.rel_embedding,
-                rel_bias=self.rel_bias,
+                tables=(self.rel_embedding, self.rel_bias),
                 keep=keep,
             )
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, L, d_model)

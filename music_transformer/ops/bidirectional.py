@@ -114,8 +114,7 @@ def time_relative_attention(
     value: Tensor,
     *,
     step: Tensor,
-    rel_embedding: Tensor,
-    rel_bias: Tensor,
+    tables: tuple[Tensor, Tensor],
     keep: Tensor | None = None,
 ) -> Tensor:
     """Attention with the relative term over time; memory O(L S), never an (L, S, D) tensor.
@@ -125,13 +124,14 @@ def time_relative_attention(
         key: (B or 1, H, S, D), one a step, step 0 first.
         value: (B or 1, H, S, D).
         step: (B, L) int64, at which step each query is.
-        rel_embedding: (H, 2M - 1, D); row r belongs to steps r - (M - 1) from the query's.
-        rel_bias: (H, 2M - 1).
+        tables: rel_embedding (H, 2M - 1, D), whose row r belongs to steps r - (M - 1) from the
+            query's, and rel_bias (H, 2M - 1).
         keep: (B or 1, S) bool, True = may be attended to.
 
     Returns:
         (B, H, L, D).
     """
+    rel_embedding, rel_bias = tables
     farthest, keys = rel_embedding.shape[1] // 2, key.shape[2]
     scale = 1.0 / math.sqrt(query.shape[3])
     query = query * scale

@@ -62,13 +62,18 @@ def plot_pianoroll(
     """
     figure = new_figure(min(max(0.28 * notes.end_time, 9.0), 26.0), 4.6)
     axes = figure.add_subplot()
-    draw_pianoroll(
-        axes, notes, primer_end=primer_end, gap=gap, melody_track=melody_track, title=title
-    )
+    draw_pianoroll(axes, notes, primer_end=primer_end, gap=gap, melody_track=melody_track)
+    if title is not None:
+        draw_title(axes, title)
     axes.set_xlabel("seconds", color=INK)
     if bars is not None and len(bars):
         draw_bars(axes, bars)
     return figure
+
+
+def draw_title(axes: Axes, title: str) -> None:
+    """A title above, on the left."""
+    axes.set_title(drawable(title), loc="left", color=INK, fontsize=11, parse_math=False)
 
 
 def draw_bars(axes: Axes, bars: FloatArray) -> None:
@@ -95,7 +100,6 @@ def draw_pianoroll(
     primer_end: float | None = None,
     gap: tuple[float, float] | None = None,
     melody_track: int | None = None,
-    title: str | None = None,
     pitches: tuple[int, int] | None = None,
 ) -> None:
     """Draw what `plot_pianoroll` returns into axes of a larger figure.
@@ -109,9 +113,6 @@ def draw_pianoroll(
     _draw_notes(axes, notes, composed, melody_track)
     axes.set_xlim(0, max(notes.end_time, 1.0))
     axes.set_ylim(low - 0.5, high + 0.5)
-    if title is not None:
-        text = drawable(title)
-        axes.set_title(text, loc="left", color=INK, fontsize=11, parse_math=False)
     for edge in filter(math.isfinite, composed or ()):
         axes.axvline(edge, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
     names = ("primer", "continuation") if melody_track is None else ("melody", "accompaniment")

@@ -30,7 +30,13 @@ from music_transformer.generation import Generation, generate
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.model.registry import kind_of
 from music_transformer.notes import NoteSequence
-from music_transformer.render.pianoroll import INK, draw_pianoroll, new_figure, pitch_limits
+from music_transformer.render.pianoroll import (
+    INK,
+    draw_pianoroll,
+    draw_title,
+    new_figure,
+    pitch_limits,
+)
 
 TIMES = 2  # the training length
 
@@ -172,7 +178,8 @@ def draw(rows: list[Row]) -> Any:
     figure = new_figure(min(max(0.2 * longest, 9.0), 20.0), 0.6 + 2.6 * len(rows))
     panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
     for axes, row in zip(panels, rows, strict=True):
-        draw_pianoroll(axes, row.notes, primer_end=row.primer_end, title=row.title, pitches=pitches)
+        draw_pianoroll(axes, row.notes, primer_end=row.primer_end, pitches=pitches)
+        draw_title(axes, row.title)
         axes.axvline(row.training_end, color=INK, linewidth=1.4, linestyle=":", zorder=4)
         axes.annotate(
             "training length",

@@ -42,7 +42,7 @@ def main() -> None:
             missing = np.zeros(grid.shape, dtype=bool)
             missing[BEGIN:end] = True
             how = Settings(seed=number)
-            new, _ = fill_cells(session, grid, missing, how, candidates=candidates, rounds=rounds)
+            new, _ = fill_cells(session, grid, missing, how, (candidates, rounds))
             filled[way].append(new)
     print("| | parallels | leaps over an octave | leap into what follows | NLL of what follows |")
     print("| --- | --- | --- | --- | --- |")

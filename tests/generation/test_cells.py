@@ -23,16 +23,12 @@ def test_given_cells_stay_and_missing_ones_are_in_range(make_session: MakeSessio
     missing = np.zeros(GRID.shape, dtype=bool)
     missing[9:21, 1:3] = True
     missing[30, 0] = True
-    filled, nll = fill_cells(
-        make_session("chorale"), GRID, missing, Settings(seed=3), candidates=3, rounds=4
-    )
+    filled, nll = fill_cells(make_session("chorale"), GRID, missing, Settings(seed=3), (3, 4))
     assert (filled[~missing] == GRID[~missing]).all()
     assert nll > 0
     alto = filled[9:21, 1]
     assert (((alto >= 52) & (alto <= 74)) | (alto == -1)).all()
-    again, _ = fill_cells(
-        make_session("chorale"), GRID, missing, Settings(seed=3), candidates=3, rounds=4
-    )
+    again, _ = fill_cells(make_session("chorale"), GRID, missing, Settings(seed=3), (3, 4))
     assert (again == filled).all()
 
 
@@ -68,9 +64,7 @@ def test_what_comes_later_decides(make_session: MakeSession) -> None:
     counts = {"blind": 0, "ahead": 0}
     for seed in range(8):
         for name, number in (("blind", 1), ("ahead", 24)):
-            filled, _ = fill_cells(
-                held, grid, missing, Settings(seed=seed), candidates=number, rounds=0
-            )
+            filled, _ = fill_cells(held, grid, missing, Settings(seed=seed), (number, 0))
             counts[name] += int((filled[7] == 62).sum())
     assert counts["ahead"] > counts["blind"] + 3
 

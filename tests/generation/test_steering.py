@@ -1,17 +1,20 @@
 """What a musician asks for is what comes, and nothing changes where it is there already."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.generation import generate
-from music_transformer.generation.steering import key_of, target_of
+from music_transformer.generation.steering import Steering, key_of, target_of
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import PerformanceTokenizer
+from music_transformer.representations.performance.vocabulary import TIME_SHIFT
 from music_transformer.sampling import Settings, read_key, read_pitch
 
 MakeSession = Callable[..., Session]
@@ -85,6 +88,22 @@ def test_closeness_draws_back_to_the_motif_and_0_leaves_the_model_alone(
         for notes in (motif(20, lowered=24), free, close)
     )
     assert (abs(both[1] - wanted) < abs(both[0] - wanted)).all()
+
+
+def test_closeness_halves_every_fifteen_seconds_after_the_first() -> None:
+    ids = PerformanceTokenizer().encode(motif(20))
+    slow = [*ids, *[TIME_SHIFT + 99] * 9]  # nothing comes for nine seconds: far from the pace
+
+    def pull(seconds: float) -> float:
+        steering = Steering(Settings(closeness=1.0), ids)
+        sample: Any = SimpleNamespace(ids=slow, grammar=SimpleNamespace(ages=None, seconds=seconds))
+        logits = torch.zeros(391, dtype=torch.float64)
+        steering.apply(logits, sample)
+        return float(logits[TIME_SHIFT])
+
+    assert pull(0) == pull(15) != 0
+    assert pull(30) == pytest.approx(pull(15) / 2)
+    assert pull(60) == pytest.approx(pull(15) / 8)
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,7 @@ def test_time_relative_attention_equals_the_loops_with_its_gradients(known: int)
     step = torch.tensor([[0, 0, 3, 7, 15], [2, 2, 2, 9, 10]])
     keep = torch.ones(2, 11, dtype=torch.bool)
     keep[1, 8:] = False
-    fast = time_relative_attention(
-        query, key, value, step=step, rel_embedding=table, rel_bias=bias, keep=keep
-    )
+    fast = time_relative_attention(query, key, value, step=step, tables=(table, bias), keep=keep)
     rows = []
     for b in range(2):
         for h in range(3):
