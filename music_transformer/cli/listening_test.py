@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,7 @@ def run_build(args: argparse.Namespace) -> int:
     with counter("listening-test", unit="clip", disable=False) as progress:
         key = study.build_study(args.out, sessions, pieces, settings, progress=progress)
     with atomic_path(key_path, replace=args.force) as temporary:
-        temporary.write_text(json.dumps(key.to_dict(), indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(asdict(key), indent=1) + "\n", encoding="utf-8")
     print(args.out / study.PAGE)
     print(key_path)
     return 0
@@ -184,7 +185,7 @@ def run_analyse(args: argparse.Namespace) -> int:
         with atomic_path(args.out, replace=args.force) as temporary:
             figure.savefig(temporary)
     if args.json:
-        print_json(analysis.to_dict())
+        print_json(asdict(analysis))
     else:
         print(_table(analysis))
         if args.out is not None:

@@ -214,7 +214,12 @@ def _stretches(notes: NoteSequence, font: Path, font_bytes: bytes) -> Iterator[n
 
 def _play(notes: NoteSequence, seconds: float, font: Path, font_bytes: bytes) -> np.ndarray:
     """(N, 2) int16 samples of notes without pedals, to the end of `seconds`."""
-    midirenderer = _midirenderer()
+    try:
+        import midirenderer
+    except ImportError as error:
+        raise RenderError(
+            "sound needs the [audio] extra: pip install music-transformer[audio]"
+        ) from error
     try:
         sound = midirenderer.render_wave_from(font_bytes, _midi_bytes(notes, seconds))
     except BaseException as error:
@@ -261,17 +266,6 @@ def default_soundfont() -> Path:
         f"no sound font: {_FONT_NAME} is not in the installed pretty_midi; "
         "name an .sf2 file with --soundfont."
     )
-
-
-def _midirenderer() -> Any:
-    """The synthesizer, or an error that says what to install."""
-    try:
-        import midirenderer
-    except ImportError as error:
-        raise RenderError(
-            "sound needs the [audio] extra: pip install music-transformer[audio]"
-        ) from error
-    return midirenderer
 
 
 def _midi_bytes(notes: NoteSequence, seconds: float) -> bytes:

@@ -19,12 +19,13 @@ Source: Huang et al. 2018, "Music Transformer", section 4.3 and appendix B.
 """
 
 import csv
+import io
 import itertools
 import json
 import random
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,6 @@ class Key:
     trials: tuple[Trial, ...]
     clips: Mapping[str, Mapping[str, str]]
     settings: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,6 @@ class Analysis:
     level: float
     wins: Mapping[str, tuple[int, int, int]]
     pairs: tuple[Pair, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON."""
-        return asdict(self)
 
 
 def plan_trials(sources: Sequence[str], primers: Sequence[str], *, seed: int) -> tuple[Trial, ...]:
@@ -302,11 +295,19 @@ def _scipy_stats() -> Any:
     return stats
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> str:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DatasetError(f"{path}: {(error.strerror or str(error)).lower()}.") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: not readable as text ({error}).") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    text = _text(path)
+    try:
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: not readable as JSON ({error}).") from error
     if not isinstance(content, dict):
@@ -325,9 +326,6 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
 
 def _csv_rows(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        raise DatasetError(f"{path}: {(error.strerror or str(error)).lower()}.") from error
-    except (ValueError, csv.Error) as error:
+        return list(csv.DictReader(io.StringIO(_text(path), newline="")))
+    except csv.Error as error:
         raise DatasetError(f"{path}: not readable as CSV ({error}).") from error

@@ -223,11 +223,8 @@ def _compose(
                 ).notes
             else:
                 notes = tokenizer.decode([*primer, *real])
-            yield (
-                source,
-                name,
-                with_primer_gap(notes, primer_end=primer_end, gap=settings.primer_gap),
-            )
+            heard = with_primer_gap(notes, primer_end=primer_end, gap=settings.primer_gap)
+            yield source, name, heard
 
 
 def page(study: str, trials: Sequence[Trial], clips: Sequence[tuple[str, str]]) -> str:
@@ -247,10 +244,8 @@ def page(study: str, trials: Sequence[Trial], clips: Sequence[tuple[str, str]]) 
 
 
 def _page(key: Key) -> str:
-    def address(source: str, primer: str) -> str:
-        return f"{CLIPS}/{key.clips[source][primer]}"
-
     clips = [
-        (address(trial.a, trial.primer), address(trial.b, trial.primer)) for trial in key.trials
+        (f"{CLIPS}/{key.clips[one.a][one.primer]}", f"{CLIPS}/{key.clips[one.b][one.primer]}")
+        for one in key.trials
     ]
     return page(key.study, key.trials, clips)

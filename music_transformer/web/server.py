@@ -48,14 +48,7 @@ from music_transformer.notes import NoteSequence
 from music_transformer.sampling import ASKED_FOR, BOLD, CALM, LOUDNESS, Settings
 from music_transformer.web.guard import Guard
 from music_transformer.web.models import CONTINUE, Model
-from music_transformer.web.studio import (
-    MAX_NOTES,
-    Message,
-    Page,
-    Primer,
-    Studio,
-    has_sound,
-)
+from music_transformer.web.studio import MAX_NOTES, Message, Page, Primer, Studio, has_sound
 from music_transformer.web.takes import Take, rows_of
 
 STATIC = Path(__file__).parent / "static"
@@ -103,10 +96,7 @@ def create_app(
             Mount("/api/pages/{page}", routes=routes.of_page()),
         ],
         middleware=[Middleware(Guard, host=host, allow_hosts=tuple(allow_hosts))],
-        exception_handlers={
-            HTTPException: _complain_http,
-            MusicTransformerError: _complain,
-        },
+        exception_handlers={HTTPException: _complain, MusicTransformerError: _complain},
         lifespan=lifespan,
     )
     app.state.studio = studio
@@ -118,12 +108,9 @@ async def _index(request: Request) -> Response:
 
 
 async def _complain(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
     return JSONResponse({"error": str(error)}, status_code=422)
-
-
-async def _complain_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
 
 
 class EventStream(Response):
@@ -141,13 +128,8 @@ class EventStream(Response):
         gone = asyncio.create_task(_disconnected(receive))
         gone.add_done_callback(lambda _: messages.put_nowait(None))
         try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                }
-            )
+            head = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **head})
             await send(_body(b": hello\n\n"))
             while (chunk := await _next_chunk(messages)) is not None:
                 await send(_body(chunk))
@@ -170,13 +152,13 @@ class _Routes:
         return [
             Route("/events", self.events),
             Route("/primers", self.add_primer, methods=["POST"]),
-            Route("/primers/{primer}.wav", self.primer_sound),
+            Route("/primers/{primer}.wav", self.sound),
             Route("/motifs/{motif}", self.add_motif, methods=["POST"]),
             Route("/models/{model}", self.prepare, methods=["POST"]),
             Route("/takes", self.add_take, methods=["POST"]),
             Route("/kept", self.restore_take, methods=["POST"]),
             Route("/takes/{take}.mid", self.take_midi),
-            Route("/takes/{take}.wav", self.take_sound),
+            Route("/takes/{take}.wav", self.sound),
             Route("/takes/{take}", self.remove_take, methods=["DELETE"]),
             Route("/takes/{take}/stop", self.stop_take, methods=["POST"]),
             Route("/takes/{take}/attention", self.attention),
@@ -267,13 +249,11 @@ class _Routes:
         path = await self._studio.midi_file(take)
         return FileResponse(path, media_type="audio/midi", filename=f"{take.title}.mid")
 
-    async def take_sound(self, request: Request) -> Response:
-        take = self._take(request)
-        return await self._wav(take, take.title)
-
-    async def primer_sound(self, request: Request) -> Response:
-        primer = self._primer(self._page(request), request.path_params["primer"])
-        return await self._wav(primer, "motif")
+    async def sound(self, request: Request) -> Response:
+        primer = request.path_params.get("primer")
+        source = self._primer(self._page(request), primer) if primer else self._take(request)
+        path = await self._studio.sound_file(source)
+        return FileResponse(path, media_type="audio/wav", filename=f"{source.title}.wav")
 
     async def attention(self, request: Request) -> Response:
         query = dict(request.query_params)
@@ -284,10 +264,6 @@ class _Routes:
             track=int(_number(query, "track", 0, 127, 0)),
         )
         return JSONResponse(answer)
-
-    async def _wav(self, source: Take | Primer, title: str) -> Response:
-        path = await self._studio.sound_file(source)
-        return FileResponse(path, media_type="audio/wav", filename=f"{title}.wav")
 
     def _page(self, request: Request) -> Page:
         page = self._studio.page(request.path_params["page"])

@@ -5,6 +5,7 @@ import json
 import random
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_the_page_tells_no_source_and_no_primer_and_fetches_nothing() -> None:
 
 def test_a_key_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "key.json"
-    path.write_text(json.dumps(key_of().to_dict()))
+    path.write_text(json.dumps(asdict(key_of())))
     assert read_key(path) == key_of()
     for content in ("{}", "[1]", "no json", '{"study": 1, "sources": 3}'):
         path.write_text(content)

@@ -10,6 +10,7 @@ import shutil
 import time
 import wave
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def test_a_listener_hears_both_answers_stops_goes_on_and_saves(
     assert {answer.listener for answer in by_json} == {"Zoë 1"}
     assert read_answers(saved("#csv", "answers*.csv"), key) == by_json
     assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
-    pieces = json.loads(json.dumps(key.to_dict()))["trials"]
+    pieces = json.loads(json.dumps(asdict(key)))["trials"]
     assert {answer.trial for answer in by_json} < {trial["name"] for trial in pieces}
 
 

@@ -14,7 +14,7 @@ from music_transformer.web.models import MAX_LOADED, Shelf, available_models
 def folder(checkpoints: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of checkpoints, the only place where they are looked for but the checkout's."""
     folder = tmp_path / "models"
-    shutil.copytree(checkpoints, folder)
+    shutil.copytree(checkpoints, folder, ignore=shutil.ignore_patterns("piano-fill"))
     monkeypatch.setenv("MUSIC_TRANSFORMER_CHECKPOINTS", str(folder))
     monkeypatch.chdir(tmp_path)
     return folder
@@ -44,6 +44,11 @@ def test_a_kind_that_nobody_knows_is_not_offered(folder: Path) -> None:
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "kind": "accompaniment"}))
     assert names_in(folder) == ["piano"]
+
+
+def test_a_model_that_knows_what_comes_fills_gaps(checkpoints: Path) -> None:
+    [model] = available_models([str(checkpoints / "piano-fill")])
+    assert model.tasks == ("fill",)
 
 
 def test_the_page_is_told_how_each_model_is_drawn_from(folder: Path) -> None:
