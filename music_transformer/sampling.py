@@ -139,6 +139,13 @@ class Sampling:
         float, None, CARE, "close a note that has lasted so long",
         low=0.1, high=LONGEST_SECONDS, choose="0.1 or more", otherwise=20.0, metavar="S",
     )  # fmt: skip
+    # docs/accompaniment.md says what it gives.
+    in_time: float | None = setting(
+        float, None, DRAWN,
+        "a piano to a melody in strict time: by how many nats moving to a half beat, or to a note "
+        "of the melody, is likelier than the model has it; 0 leaves the model alone",
+        low=0, high=10, choose="0 to 10", otherwise=1.0, metavar="NATS",
+    )  # fmt: skip
     # docs/piano.md says what both give.
     candidates: int | None = setting(
         int, None, CHOICE,

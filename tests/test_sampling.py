@@ -13,7 +13,7 @@ def test_what_is_left_open_comes_from_the_other_and_what_is_said_stays() -> None
     other = Sampling(temperature=1.05, top_k=20, min_p=0.1)
     assert said.or_else(other) == Sampling(0.0, 20, None, 0.0)
     assert said.or_else(other).resolved() == Sampling(
-        0.0, 20, 0.95, 0.0, 0.005, 1.0, None, 20.0, 4, 2
+        0.0, 20, 0.95, 0.0, 0.005, 1.0, None, 20.0, 1.0, 4, 2
     )
     assert Sampling().or_else(Sampling()) == Sampling()
 

@@ -32,7 +32,6 @@ from music_transformer.errors import ConfigError
 from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
 from music_transformer.notes import NoteSequence, to_steps
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
-from music_transformer.representations.accompaniment.straight import straightened
 from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
 from music_transformer.representations.performance.augment import STRETCHES
 
@@ -50,7 +49,7 @@ class TrainingPairs(TrainingWindows):
 
     A piece is drawn in proportion to its events, a length of 5 to 30 seconds evenly, and where it
     begins evenly. A piece shorter than that is taken whole. Arguments are those of
-    `TrainingWindows`; a share `plain` is in strict time, see `straightened`.
+    `TrainingWindows`.
     """
 
     def _open(self, data: PreparedData) -> None:
@@ -79,8 +78,6 @@ class TrainingPairs(TrainingWindows):
             semitones = int(random.choice(self._transpositions[index]))
         accompaniment = _TOKENIZER.decode(self._pieces[index])
         melody = _TOKENIZER.decode(self._melodies[index])
-        if self.plain and random.random() < self.plain:
-            accompaniment, melody = straightened(accompaniment, melody, random)
         longest = _duration(accompaniment, melody)
         steps = int(
             random.integers(

@@ -144,8 +144,7 @@ class TrainingWindows:
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} processes, 0 the first.")
         for name, share in {"plain": plain, "gaps": gaps}.items():
-            to_melody = name == "plain" and data.tokenizer.has_melody  # in strict time
-            if share and not (data.tokenizer.opens_plain or to_melody):
+            if share and not data.tokenizer.opens_plain:
                 raise ConfigError(
                     f"{name}={share:g}: only performances open plain or have gaps, and {data.path} "
                     f"holds {data.tokenizer.kind} ids; use {name}=0."

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from music_transformer.checkpoint.session import Session
@@ -42,6 +43,7 @@ from music_transformer.representations.performance.grammar import PerformanceGra
 from music_transformer.representations.performance.primer import later_part
 from music_transformer.representations.performance.vocabulary import (
     END,
+    MAX_SHIFT,
     NOTE_ON,
     PAD,
     START,
@@ -51,6 +53,7 @@ from music_transformer.representations.performance.vocabulary import (
 
 LONGEST_TAIL = STEPS_PER_SECOND  # steps that the piano may ring after the melody
 AHEAD = 4 * STEPS_PER_SECOND  # steps of the melody that the model sees ahead, while it goes on
+_NEAR = 3  # steps before and after a line that are on it
 _RATIO = STEPS_PER_SECOND // MELODY_STEPS  # steps of 10 ms in one of the melody
 
 
@@ -62,6 +65,24 @@ class _Tune:
         self.begin = 0 if keep_silence else int(to_steps(notes.start[0]))
         self.starts, self.ends = to_steps(notes.start), to_steps(notes.end)
         self.length = int(to_steps(notes.end.max())) - self.begin
+        self.on_time = self._on_time()
+
+    def _on_time(self) -> NDArray[np.bool_] | None:
+        """Which steps are on a half beat or an onset; None where the melody keeps no strict time.
+
+        Strict: nine onsets of ten lie within 25 ms of a sixteenth of the file's tempo map.
+        """
+        notes = self.notes
+        sixteenths = notes.tempos.quarters(notes.start) * 4
+        near = notes.tempos.at_quarters(np.rint(sixteenths) / 4)
+        if not len(notes.tempos) or np.mean(np.abs(near - notes.start) <= 0.025) < 0.9:
+            return None
+        halves = np.arange(int(notes.tempos.quarters(notes.end_time + 1) * 2) + 1) / 2
+        lines = np.append(to_steps(notes.tempos.at_quarters(halves)), self.starts) - self.begin
+        around = (lines[:, None] + np.arange(-_NEAR, _NEAR + 1)).ravel()
+        on_time = np.zeros(self.length + LONGEST_TAIL + MAX_SHIFT + 1, dtype=bool)
+        on_time[around[(around >= 0) & (around < len(on_time))]] = True
+        return on_time
 
     def held(self, step: int) -> Tensor:
         """The pitches it holds at a step."""
@@ -83,6 +104,11 @@ class _Duet(Sample):
         grammar.end_step = tune.length + LONGEST_TAIL
         super().__init__(spec, grammar, end=END)
         self._tune = tune
+
+    def on_time(self) -> Tensor | None:
+        """(100,) bool, True = this TIME_SHIFT ends where the melody has its time."""
+        steps, now = self._tune.on_time, self.grammar.step
+        return None if steps is None else torch.from_numpy(steps[now + 1 : now + MAX_SHIFT + 1])
 
     def allowed(self) -> Tensor:
         """(V,) bool, True = may come next: valid, and no key that the melody holds."""

@@ -122,6 +122,10 @@ class Sample:
             "notes_cut": grammar.notes_cut,
         }
 
+    def on_time(self) -> Tensor | None:
+        """(100,) bool of the TIME_SHIFTs, True = in time with what is kept; None: there is none."""
+        return None
+
     def allowed(self) -> Tensor:
         """(V,) bool, True = may come next; a copy."""
         wanted = self.grammar.wanted

@@ -21,7 +21,12 @@ import torch
 from music_transformer.generation.steering import key_of, steer
 from music_transformer.notes import STEPS_PER_SECOND
 from music_transformer.representations.chorale.grid import SILENCE
-from music_transformer.representations.performance.vocabulary import NOTE_OFF, NOTE_ON, TIME_SHIFT
+from music_transformer.representations.performance.vocabulary import (
+    NOTE_OFF,
+    NOTE_ON,
+    TIME_SHIFT,
+    VELOCITY,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -235,8 +240,20 @@ def come_to_an_end(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
     return result
 
 
+def _keep_time(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
+    """The logits with the TIME_SHIFTs that are `on_time` ``in_time`` nats higher."""
+    result = logits
+    for row, sample in enumerate(samples):
+        on_time, nats = sample.on_time(), sample.settings.in_time
+        if on_time is not None and nats:
+            result = result.clone() if result is logits else result
+            result[row, TIME_SHIFT:VELOCITY] += nats * on_time
+    return result
+
+
 PROCESSORS: list[Processor] = [
     _avoid_parallels,
+    _keep_time,
     _age_notes,
     steer,
     come_to_an_end,

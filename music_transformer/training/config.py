@@ -47,8 +47,7 @@ class TrainingConfig:
         compile: train through `torch.compile`; it needs a compiler, and pays on a GPU.
         checkpoint_activations: keep only the inputs of layers: less memory, a third more time.
         augment: stretch and transpose training windows.
-        plain: share of the windows that open with a plain motif, as users have them; of segments
-            with a melody, those in strict time.
+        plain: share of the windows that open with a plain motif, as users have them.
         gaps: share of the windows that are told what comes after a gap, to learn in-filling.
         workers: processes that make the windows; 0 is a thread, enough for most machines.
         seed: of the windows; the command also seeds weights and dropout with it.

@@ -171,7 +171,6 @@ ACCOMPANIMENT = Preset(
         learning_rate=2e-3,
         warmup=50,
         optimizer="muon",
-        plain=0.35,
         evaluate_every=100,
         evaluate_windows=48,
     ),

@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--checkpoint", default="piano-accompaniment")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--in-time", type=float, help="default: that of the checkpoint")
     parser.add_argument("--melodies", nargs="*", default=MELODIES, help="of data/motifs")
     args = parser.parse_args()
     session, shares, longest = load_checkpoint(args.checkpoint, "cpu"), [], []
@@ -31,7 +32,7 @@ def main() -> None:
         melody = read_midi(MOTIFS / f"{name}.mid")
         beat = float(melody.tempos.seconds_per_quarter[0])
         for seed in range(args.seeds):
-            [one] = accompany(session, melody, candidates=1, seed=seed)
+            [one] = accompany(session, melody, candidates=1, seed=seed, in_time=args.in_time)
             piano = one.notes.selected(one.notes.track == 1)
             half = beat / 2
             off = (piano.start - float(melody.start[0]) + half / 2) % half - half / 2

@@ -345,7 +345,8 @@ def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(
         f"{config}: sampling: 'top_q' is unknown; known are temperature, top_k, top_p, min_p, "
-        "parallels, closeness, hold_seconds, max_note_seconds, candidates, resample."
+        "parallels, closeness, hold_seconds, max_note_seconds, in_time, "
+        "candidates, resample."
     )
     assert not (tmp_path / "a.mid").exists()
 

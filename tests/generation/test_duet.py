@@ -12,7 +12,7 @@ from music_transformer.datasets.pairs import cut_segment
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.generation import accompany
 from music_transformer.model import AccompanimentConfig, AccompanimentTransformer
-from music_transformer.notes import NoteSequence
+from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations import AccompanimentTokenizer, PerformanceTokenizer
 from music_transformer.representations.accompaniment.merge import read_tune
 from music_transformer.representations.accompaniment.tokenizer import N_MELODY_IDS
@@ -199,3 +199,17 @@ def test_settings_outside_their_range_are_refused(session: Session) -> None:
 def test_a_context_of_two_events_still_comes_to_an_end(session: Session) -> None:
     [duet] = accompany(session, tune(1.0), candidates=1, context=2)
     assert (duet.notes.track == 0).sum() == 2
+
+
+def test_a_melody_in_strict_time_is_kept_time_with(session: Session) -> None:
+    beat = 0.5037
+    melody = tune(6.0).replaced(tempos=Tempos([0.0], [beat], 480))
+
+    def share(melody: NoteSequence, **settings: Any) -> float:
+        [one] = accompany(session, melody, candidates=1, seed=1, **settings)
+        piano = one.notes.selected(one.notes.track == 1)
+        return float(np.mean(np.abs((piano.start + beat / 4) % (beat / 2) - beat / 4) <= 0.05))
+
+    assert share(melody, in_time=8) > max(0.9, share(melody, in_time=0))
+    free = melody.replaced(start=melody.start + np.arange(len(melody)) % 3 * 0.045)
+    assert share(free, in_time=8) == share(free, in_time=0)  # it keeps none itself
