@@ -1,8 +1,6 @@
 """`music-transformer accompany`: a melody goes in, the same melody with its accompaniment out."""
 
 import argparse
-import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +13,12 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
-from music_transformer.cli.output import write_results
+from music_transformer.cli.output import load_model, naming, print_samples, say, warn, write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import CARE, DRAWN, ENDING, Settings
+from music_transformer.sampling import CARE, DRAWN, ENDING
 
 if TYPE_CHECKING:
-    from music_transformer.generation.accompaniment import Accompaniment
     from music_transformer.notes import NoteSequence
 
 DESCRIPTION = (
@@ -91,63 +88,48 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--candidates {args.candidates}; choose {args.samples} or more, as many as --samples."
         )
-    by_piano, ranked = _accompany(args, settings)
-    with ExitStack() as stack:  # every file appears, or none does
-        for sample, accompaniment in zip(files, ranked, strict=False):
-            _write(stack, sample, accompaniment, args)
-    _print(args, files, ranked, unit="event" if by_piano else "composed note")
-    return 0
-
-
-def _accompany(args: argparse.Namespace, settings: Settings) -> "tuple[bool, list[Accompaniment]]":
-    """Whether a piano plays, not voices; and the candidates, the likeliest first."""
-    from music_transformer.cli.output import naming, say_device
-
     melody = read_given(args.melody, args)
-    if args.wav:
-        from music_transformer.render.audio import check_sound_length
-
-        check_sound_length(melody.end_time)
-
-    from music_transformer.checkpoint.session import load_checkpoint
-
-    session = load_checkpoint(args.checkpoint, device=args.device)
+    session = load_model(args)
     by_piano = session.tokenizer.has_melody
     if by_piano and args.keep_key:
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
-    say_device(args.device, session.device)
+    candidates = args.candidates
+    if candidates is None:  # a piano draws them one after another, so no more than are written
+        candidates = args.samples if by_piano else max(CHORALE_CANDIDATES, args.samples)
 
     from music_transformer.generation.accompaniment import accompany
 
     form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
     with naming(args.melody), counter("accompany", bar_format=form) as progress:
-        return by_piano, accompany(
+        ranked = accompany(
             session,
             melody,
-            candidates=_candidates(args, by_piano),
+            candidates=candidates,
             keep_key=args.keep_key,
             settings=settings,
             on_progress=progress,
         )
-
-
-def _candidates(args: argparse.Namespace, by_piano: bool) -> int:
-    """How many to draw; a piano draws them one after another, so no more than are written."""
-    if args.candidates is not None:
-        return int(args.candidates)
-    return int(args.samples) if by_piano else max(CHORALE_CANDIDATES, args.samples)
-
-
-def _write(
-    stack: ExitStack,
-    files: dict[str, Path],
-    accompaniment: "Accompaniment",
-    args: argparse.Namespace,
-) -> None:
-    """Write the files of one candidate under temporary names that `stack` turns into theirs."""
     melody_track = None if args.parts == "accompaniment" else 0
-    notes = _only(accompaniment.notes, args.parts)
-    write_results(stack, files, notes, args, melody_track=melody_track)
+    with ExitStack() as stack:  # every file appears, or none does
+        for sample, one in zip(files, ranked, strict=False):
+            notes = _only(one.notes, args.parts)
+            write_results(stack, sample, notes, args, melody_track=melody_track)
+    best, worst = ranked[0].report, ranked[-1].report
+    for warning in best.warnings:
+        warn(f"{args.melody}: {warning}.")
+    if len(ranked) > 1 and not args.json:
+        say(
+            f"candidate {best.sample + 1} of {len(ranked)} is kept: {best.nll:.3f} nats "
+            f"per {'event' if by_piano else 'composed note'} (the last: {worst.nll:.3f})"
+        )
+    reports = [one.report for one in ranked]
+    ranking = []
+    for report in reports:
+        place = {"rank": report.rank, "candidate": report.sample, "nll": report.nll}
+        surprise = report.to_dict().get("melody_nll")  # where the model has an opinion on that
+        ranking.append(place if surprise is None else place | {"melody_nll": surprise})
+    print_samples(args, files, reports, melody=args.melody, ranking=ranking)
+    return 0
 
 
 def _only(notes: "NoteSequence", parts: str) -> "NoteSequence":
@@ -162,53 +144,3 @@ def _only(notes: "NoteSequence", parts: str) -> "NoteSequence":
     chosen = notes.selected(rows)
     names = notes.track_names[:1] if parts == "melody" else notes.track_names[1:]
     return chosen.replaced(track=chosen.track - first, pedals=pedals, track_names=names)
-
-
-def _print(
-    args: argparse.Namespace,
-    files: list[dict[str, Path]],
-    ranked: "Sequence[Accompaniment]",
-    *,
-    unit: str,
-) -> None:
-    from music_transformer.cli.output import print_json, warn
-
-    for warning in ranked[0].report.warnings:
-        warn(f"{args.melody}: {warning}.")
-    if not args.json:
-        best, worst = ranked[0].report, ranked[-1].report
-        if len(ranked) > 1:
-            print(
-                f"candidate {best.sample + 1} of {len(ranked)} is kept: {best.nll:.3f} "
-                f"nats per {unit} (the last: {worst.nll:.3f})",
-                file=sys.stderr,
-            )
-        for sample in files:
-            for path in sample.values():
-                print(path)
-        return
-    print_json(
-        {
-            "checkpoint": args.checkpoint,
-            "melody": args.melody,
-            "ranking": [
-                {
-                    "rank": each.report.rank,
-                    "candidate": each.report.sample,
-                    "nll": each.nll,
-                    **_of_melody(each),
-                }
-                for each in ranked
-            ],
-            "samples": [
-                {**sample, "report": each.report.to_dict()}
-                for sample, each in zip(files, ranked, strict=False)
-            ],
-        }
-    )
-
-
-def _of_melody(accompaniment: "Accompaniment") -> dict[str, float]:
-    """How surprising the melody was, where the model has an opinion on that."""
-    known = accompaniment.report.to_dict().get("melody_nll")
-    return {} if known is None else {"melody_nll": known}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
 
 from music_transformer.cli.options import add_tokenizer_arguments, tokenizer_of
+from music_transformer.errors import TokenError
 
 DESCRIPTION = "Write the MIDI file of a JSON list of event ids, and print its path."
 EPILOG = """\
@@ -25,31 +28,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, decode, write."""
-    from music_transformer.cli.output import check_output
-    from music_transformer.errors import TokenError
+    from music_transformer.cli.output import check_output, naming
     from music_transformer.midi.write import write_midi
 
     tokenizer = tokenizer_of(args)
     path = check_output(args.out, args.force)
     name = "stdin" if args.file == "-" else args.file
-    ids = _parse(_read_text(args.file), name)
-    try:
+    text = sys.stdin.buffer.read() if args.file == "-" else Path(name).read_bytes()
+    ids = _parse(text, name)
+    with naming(name):
         notes = tokenizer.decode(ids)
-    except TokenError as error:
-        raise TokenError(f"{name}: {error}") from error
     if not len(notes):
         raise TokenError(f"{name}: {len(ids)} ids, but no note among them; nothing to write.")
     write_midi(notes, path)
     print(path)
     return 0
-
-
-def _read_text(file: str) -> bytes:
-    """The bytes of the file, or of stdin for ``-``."""
-    if file == "-":
-        return sys.stdin.buffer.read()
-    with open(file, "rb") as stream:
-        return stream.read()
 
 
 def _parse(text: bytes, name: str) -> list[int]:
@@ -58,10 +51,6 @@ def _parse(text: bytes, name: str) -> list[int]:
     Raises:
         TokenError: no JSON, no list, or an element that is no integer, named with its position.
     """
-    import json
-
-    from music_transformer.errors import TokenError
-
     try:
         ids = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -10,6 +10,7 @@ from music_transformer.cli.options import (
     read_part,
     tokenizer_of,
 )
+from music_transformer.cli.output import naming, print_json
 
 DESCRIPTION = "Print the event ids of a MIDI file as a JSON list."
 EPILOG = """\
@@ -34,8 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, encode, print."""
-    from music_transformer.cli.output import naming, print_json
-
     tokenizer = tokenizer_of(args)
     notes = read_part(args.file, args)
     with naming(args.file):

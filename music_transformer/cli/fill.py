@@ -12,7 +12,7 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
-from music_transformer.cli.output import naming, print_json, say_device, warn, write_results
+from music_transformer.cli.output import load_model, naming, print_samples, warn, write_results
 from music_transformer.cli.progress import counter
 from music_transformer.sampling import CARE, CHOICE, DRAWN, WISH
 
@@ -61,11 +61,9 @@ def run(args: argparse.Namespace) -> int:
     with naming(args.file):
         start, end = span_of(notes, begin, stop)
 
-    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.generation.filling import fill
 
-    session = load_checkpoint(args.checkpoint, device=args.device)
-    say_device(args.device, session.device)
+    session = load_model(args)
     with (
         naming(args.file),
         counter("fill", bar_format="{desc}: {percentage:3.0f}%|{bar}|") as progress,
@@ -86,16 +84,6 @@ def run(args: argparse.Namespace) -> int:
     for sample, filling in zip(files, fillings, strict=True):
         for warning in filling.report.warnings:
             warn(f"{sample['midi']}: {warning}.")
-        if not args.json:
-            for path in sample.values():
-                print(path)
-    if args.json:
-        samples = [
-            {**sample, "report": filling.report.to_dict()}
-            for sample, filling in zip(files, fillings, strict=True)
-        ]
-        gap = {"from": start, "to": end}
-        print_json(
-            {"checkpoint": args.checkpoint, "file": args.file, "gap": gap, "samples": samples}
-        )
+    reports = [filling.report for filling in fillings]
+    print_samples(args, files, reports, file=args.file, gap={"from": start, "to": end})
     return 0

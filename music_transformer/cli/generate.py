@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
-from music_transformer.cli.output import write_results
+from music_transformer.cli.output import load_model, naming, print_samples, say, warn, write_results
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import (
@@ -31,7 +30,7 @@ from music_transformer.sampling import (
 )
 
 if TYPE_CHECKING:
-    from music_transformer.evaluation.memorisation import KnownRun, MemorisationIndex
+    from music_transformer.evaluation.memorisation import MemorisationIndex
     from music_transformer.generation.report import Generation
 
 DESCRIPTION = (
@@ -98,8 +97,17 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:  # every file appears, or none does
         for sample, generation in zip(files, generations, strict=True):
             _write(stack, sample, generation, args)
-    runs = [None if index is None else index.longest_run(one.continuation) for one in generations]
-    _print(args, files, generations, runs)
+    known = [None if index is None else index.longest_run(one.continuation) for one in generations]
+    for sample, generation, run in zip(files, generations, known, strict=True):
+        for attempt, rules in generation.report.discarded:
+            if rules:
+                say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
+        for warning in generation.report.warnings:
+            warn(f"{sample['midi']}: {warning}.")
+        say(f"{sample['midi']}: {run or 'not compared with the training data (no index of it)'}.")
+    runs = [{"memorisation": None if run is None else dataclasses.asdict(run)} for run in known]
+    reports = [generation.report for generation in generations]
+    print_samples(args, files, reports, runs, primer=args.primer)
     return 0
 
 
@@ -115,25 +123,12 @@ def _generate(
     args: argparse.Namespace, settings: Settings
 ) -> "tuple[list[Generation], MemorisationIndex | None]":
     """The samples, and what the model's training data are known by."""
-    from music_transformer.cli.output import naming, say_device
+    primer = None if args.primer is None else read_given(args.primer, args)
 
-    primer = None
-    if args.primer is not None:
-        primer = read_given(args.primer, args)
-        if args.wav:
-            from music_transformer.render.audio import check_sound_length
-
-            check_sound_length(primer.end_time + (args.primer_gap or 0))
-
-    from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.evaluation.memorisation import find_index
     from music_transformer.generation.continuation import generate_batch
-    from music_transformer.model.quantised import quantise_linears
 
-    session = load_checkpoint(args.checkpoint, device=args.device)
-    if args.quantise:
-        session = dataclasses.replace(session, model=quantise_linears(session.model))
-    say_device(args.device, session.device)
+    session = load_model(args)
     index = find_index(session.path)  # a damaged one is refused before the work
     numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
     form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
@@ -164,38 +159,3 @@ def _write(
     primer_end = None if args.primer is None else generation.report.primer_seconds
     primer_end = 0.0 if args.without_primer else primer_end
     write_results(stack, files, notes, args, heard=heard, primer_end=primer_end)
-
-
-def _print(
-    args: argparse.Namespace,
-    files: list[dict[str, Path]],
-    generations: "Sequence[Generation]",
-    runs: "Sequence[KnownRun | None]",
-) -> None:
-    from music_transformer.cli.output import print_json, say, warn
-
-    for sample, generation, known in zip(files, generations, runs, strict=True):
-        for attempt, rules in generation.report.discarded:
-            if rules:
-                say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
-        for warning in generation.report.warnings:
-            warn(f"{sample['midi']}: {warning}.")
-        say(f"{sample['midi']}: {known or 'not compared with the training data (no index of it)'}.")
-        if not args.json:
-            for path in sample.values():
-                print(path)
-    if args.json:
-        print_json(
-            {
-                "checkpoint": args.checkpoint,
-                "primer": args.primer,
-                "samples": [
-                    {
-                        **sample,
-                        "report": generation.report.to_dict(),
-                        "memorisation": None if known is None else dataclasses.asdict(known),
-                    }
-                    for sample, generation, known in zip(files, generations, runs, strict=True)
-                ],
-            }
-        )

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from music_transformer.cli.output import check_output, naming, report_warnings, warn
 from music_transformer.errors import ConfigError, RenderError
 from music_transformer.sampling import DRAWN, Settings
 
@@ -81,8 +82,6 @@ def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
         ConfigError: a file that may not be written.
         RenderError: an extra that is missing, before the work that could not be written.
     """
-    from music_transformer.cli.output import check_output
-
     if args.samples < 1:
         raise ConfigError(f"--samples {args.samples}; choose 1 or more.")
     if args.out.suffix.lower() in (".wav", ".png"):
@@ -170,7 +169,6 @@ def read_part(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSeq
         MidiError: the file cannot be read, or the part has no notes.
         ConfigError: `--from` or `--to` means no place in the file.
     """
-    from music_transformer.cli.output import naming, report_warnings
     from music_transformer.midi.bars import part_of
     from music_transformer.midi.read import read_midi
 
@@ -188,12 +186,16 @@ def read_given(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSe
     Raises:
         MidiError: as `read_part`, or what a file cannot hold, see `check_writable`.
         ConfigError: as `read_part`.
+        RenderError: too long for `--wav`.
     """
-    from music_transformer.cli.output import warn
     from music_transformer.midi.write import check_writable
 
     notes = read_part(path, args)
     check_writable(notes, os.fspath(path))
+    if args.wav:
+        from music_transformer.render.audio import check_sound_length
+
+        check_sound_length(notes.end_time + (getattr(args, "primer_gap", None) or 0))
     last = float(notes.sustained().end.max(initial=0.0))
     most, rest = 4.0, notes.end_time - last
     if len(notes.time_signatures) and len(notes.tempos):

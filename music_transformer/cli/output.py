@@ -6,29 +6,20 @@ unless `--force` is given, and every file appears whole or not at all (`atomic_p
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.errors import ConfigError, MidiError, TokenError
-from music_transformer.files import atomic_path
+from music_transformer.files import atomic_path as atomic_path
 
 if TYPE_CHECKING:
+    from music_transformer.checkpoint.session import Session
     from music_transformer.notes import NoteSequence
-
-__all__ = [
-    "atomic_path",
-    "check_output",
-    "naming",
-    "print_json",
-    "report_warnings",
-    "say_device",
-    "warn",
-    "write_results",
-]
 
 
 def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
@@ -106,6 +97,31 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
+def print_samples(
+    args: argparse.Namespace,
+    files: list[dict[str, Path]],
+    reports: Iterable[Any],
+    more: Iterable[dict[str, Any]] | None = None,
+    **head: Any,
+) -> None:
+    """Print the paths of all samples, or one JSON object: `head`, and each with its report.
+
+    Args:
+        reports: with `to_dict`; there may be more than `files`, of candidates not written.
+        more: what else to say of each sample in JSON.
+    """
+    if args.json:
+        samples = [
+            {**sample, "report": report.to_dict(), **rest}
+            for sample, report, rest in zip(files, reports, more or [{}] * len(files), strict=False)
+        ]
+        print_json({"checkpoint": args.checkpoint, **head, "samples": samples})
+        return
+    for sample in files:
+        for path in sample.values():
+            print(path)
+
+
 def print_json(value: Any) -> None:
     """Print `value` as one line of JSON on stdout; numpy scalars and arrays count as numbers."""
     print(json.dumps(value, default=_plain))
@@ -124,7 +140,19 @@ def say(message: str) -> None:
 def say_device(asked: str, device: object) -> None:
     """Say on stderr which device ``--device auto`` stands for here."""
     if asked == "auto":
-        print(f"device: {device}", file=sys.stderr)
+        say(f"device: {device}")
+
+
+def load_model(args: argparse.Namespace) -> "Session":
+    """The model of `--checkpoint` on `--device`, with int8 layers where `--quantise` is given."""
+    from music_transformer.checkpoint.session import load_checkpoint
+    from music_transformer.model.quantised import quantise_linears
+
+    session = load_checkpoint(args.checkpoint, device=args.device)
+    if getattr(args, "quantise", False):
+        session = dataclasses.replace(session, model=quantise_linears(session.model))
+    say_device(args.device, session.device)
+    return session
 
 
 def report_warnings(path: str | os.PathLike[str], warnings: Mapping[str, int]) -> None:

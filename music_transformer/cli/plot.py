@@ -1,12 +1,15 @@
 """`music-transformer plot`: a MIDI file to a picture, alone or with what a model attends to."""
 
 import argparse
+import contextlib
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_part_arguments, read_part
+from music_transformer.cli.output import check_output, load_model
 from music_transformer.errors import ConfigError, RenderError
+from music_transformer.files import atomic_path
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -79,7 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, draw, write; the path goes to stdout."""
-    from music_transformer.cli.output import atomic_path, check_output
     from music_transformer.midi.bars import bar_lines
     from music_transformer.render.pianoroll import plot_pianoroll
 
@@ -120,20 +122,9 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
     from music_transformer.render.pianoroll import new_figure
 
     new_figure(1, 1)  # a missing extra is said before the model works
-    from music_transformer.checkpoint.session import load_checkpoint
-    from music_transformer.cli.output import say_device
     from music_transformer.evaluation.attention import note_attention
 
-    session = load_checkpoint(args.checkpoint, device=args.device)
-    say_device(args.device, session.device)
-    number = _number(args.query)
-    found = note_attention(
-        session,
-        notes,
-        query=-1 if number is None else number,
-        at_seconds=_seconds(args.query) if number is None else None,
-        layer=args.layer,
-    )
+    found = note_attention(load_model(args), notes, **_query(args.query), layer=args.layer)
     title = f"{args.midi.stem}, layer {found.layer}"
     if args.attention_map:
         return plot_attention_map(
@@ -159,19 +150,10 @@ def _heads(text: str | None) -> list[int] | None:
         raise ConfigError(f"--heads {text}; give numbers such as 0,2,5.") from error
 
 
-def _number(text: str) -> int | None:
-    """The number of a note; None for a time."""
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def _seconds(text: str) -> float:
-    """`8.5s` as a number."""
-    try:
-        return float(text.removesuffix("s"))
-    except ValueError as error:
-        raise ConfigError(
-            f"--query {text}; give the number of a note, or a time such as 8.5s."
-        ) from error
+def _query(text: str) -> dict[str, Any]:
+    """The number of a note, or a time such as `8.5s`, as `note_attention` takes them."""
+    with contextlib.suppress(ValueError):
+        return {"query": int(text)}
+    with contextlib.suppress(ValueError):
+        return {"at_seconds": float(text.removesuffix("s"))}
+    raise ConfigError(f"--query {text}; give the number of a note, or a time such as 8.5s.")

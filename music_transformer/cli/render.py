@@ -4,7 +4,9 @@ import argparse
 from pathlib import Path
 
 from music_transformer.cli.options import add_part_arguments, read_part
+from music_transformer.cli.output import check_output, warn
 from music_transformer.errors import ConfigError
+from music_transformer.files import atomic_path
 
 DESCRIPTION = (
     "Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV, FLAC, "
@@ -58,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, play, write; the path goes to stdout."""
-    from music_transformer.cli.output import atomic_path, check_output, warn
     from music_transformer.render.audio import (
         DEFAULT_FONT_HIGHEST,
         PRIMER_GAP_SECONDS,
