@@ -5,14 +5,14 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.output import print_json, say_device, warn
+from music_transformer.cli.output import load_model, print_json, warn
 from music_transformer.cli.progress import counter
-from music_transformer.errors import CheckpointError
+from music_transformer.errors import CheckpointError, ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from music_transformer.checkpoint.session import Session
     from music_transformer.datasets.prepared import PreparedData
-    from music_transformer.evaluation.compare import PairedDifference, ShuffledNll
+    from music_transformer.evaluation.compare import PairedDifference
     from music_transformer.evaluation.nll import NllReport
 
 DESCRIPTION = (
@@ -77,16 +77,12 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print; baselines are counted first, since they are quick and may refuse."""
     from music_transformer.checkpoint.session import load_checkpoint
     from music_transformer.datasets.prepared import PreparedData
-    from music_transformer.errors import ConfigError
     from music_transformer.evaluation.baselines import count_baselines
-    from music_transformer.model.quantised import quantise_linears
+    from music_transformer.evaluation.compare import paired_difference, shuffled_nll
 
     data = PreparedData.open(args.data).verify()
-    session = load_checkpoint(args.checkpoint, device=args.device)
-    if args.quantise:
-        session = dataclasses.replace(session, model=quantise_linears(session.model))
+    session = load_model(args)
     _check_tokenizer(session, data)
-    say_device(args.device, session.device)
     if args.split == "test":
         warn("the test split is to be reported once; choose between models by validation.")
     if args.lengths:
@@ -96,38 +92,48 @@ def run(args: argparse.Namespace) -> int:
     baselines = None if args.no_baselines else count_baselines(data, args.split)
     report = _measure(args, session, data)
     result: dict[str, Any] = {}
+    lines = [_table(report, baselines)]
     if args.against:
         second = load_checkpoint(args.against, device=args.device)
         _check_tokenizer(second, data)
-        second_report = _measure(args, second, data)
-        result["against"] = {**dataclasses.asdict(second_report), "checkpoint": str(second.path)}
-        difference = _difference(report, second_report) if len(report.by_piece) > 1 else None
-        result["difference"] = None if difference is None else difference.to_dict()
+        other = _measure(args, second, data)
+        result["against"] = {**dataclasses.asdict(other), "checkpoint": str(second.path)}
+        result["difference"] = None
+        lines += [f"\nagainst {second.path}", _table(other, None), ""]
+        if len(report.by_piece) > 1:
+            difference = paired_difference(
+                [one.nll for one in report.by_piece],
+                [one.nll for one in other.by_piece],
+                [one.events for one in report.by_piece],
+            )
+            result["difference"] = difference.to_dict()
+            lines.append(_told(difference))
+        else:
+            by = f"difference {report.nll - other.nll:+.4f}"
+            lines.append(f"{by} on one piece, which says nothing of others")
     elif data.tokenizer.has_melody:
-        shuffled = _measure_shuffled(args, session, data, report)
+        with counter("evaluate", unit="window") as progress:
+            shuffled = shuffled_nll(
+                session.model, data, report, batch_size=args.batch_size, progress=progress
+            )
         result |= shuffled.to_dict()
+        lines.append(f"with the melodies of other pieces {shuffled.nll:.4f}")
+        lines.append(f"  the right melody is worth {_interval(shuffled.difference)}")
     if args.json:
-        print_json(
-            {
-                **dataclasses.asdict(report),
-                "baselines": baselines,
-                "checkpoint": str(session.path),
-                "data": str(args.data),
-                "data_checksum": data.checksum,
-                **result,
-            }
-        )
-        return 0
-    print(_table(report, baselines))
-    if not args.against and data.tokenizer.has_melody:
-        print(_listening(shuffled))
-    if args.against:
-        print(f"\nagainst {second.path}")
-        print(_table(second_report, None))
-        one = "difference {:+.4f} on one piece, which says nothing of others"
-        told = _told(difference) if difference else one.format(report.nll - second_report.nll)
-        print(f"\n{told}")
+        parts = dataclasses.asdict(report)
+        print_json({**parts, "baselines": baselines, **_origin(args, session, data), **result})
+    else:
+        print("\n".join(lines))
     return 0
+
+
+def _origin(args: argparse.Namespace, session: "Session", data: "PreparedData") -> dict[str, str]:
+    """What was measured on what, in JSON."""
+    return {
+        "checkpoint": str(session.path),
+        "data": str(args.data),
+        "data_checksum": data.checksum,
+    }
 
 
 def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData") -> "NllReport":
@@ -155,39 +161,10 @@ def _check_number(session: "Session", nll: float) -> None:
         )
 
 
-def _measure_shuffled(
-    args: argparse.Namespace, session: "Session", data: "PreparedData", report: "NllReport"
-) -> "ShuffledNll":
-    """The same with the melodies exchanged among the pieces."""
-    from music_transformer.evaluation.compare import shuffled_nll
-
-    with counter("evaluate", unit="window") as progress:
-        return shuffled_nll(
-            session.model,
-            data,
-            report,
-            batch_size=args.batch_size,
-            progress=progress,
-        )
-
-
-def _listening(shuffled: "ShuffledNll") -> str:
-    """What the right melody is worth, in words."""
-    difference = shuffled.difference
+def _interval(difference: "PairedDifference") -> str:
     return (
-        f"with the melodies of other pieces {shuffled.nll:.4f}\n"
-        f"  the right melody is worth {difference.mean:+.4f}, 95 % interval {difference.low:+.4f} "
-        f"to {difference.high:+.4f} over {difference.pieces} pieces"
-    )
-
-
-def _difference(first: "NllReport", second: "NllReport") -> "PairedDifference":
-    from music_transformer.evaluation.compare import paired_difference
-
-    return paired_difference(
-        [one.nll for one in first.by_piece],
-        [one.nll for one in second.by_piece],
-        [one.events for one in first.by_piece],
+        f"{difference.mean:+.4f}, 95 % interval {difference.low:+.4f} to {difference.high:+.4f} "
+        f"over {difference.pieces} pieces"
     )
 
 
@@ -199,8 +176,7 @@ def _told(difference: "PairedDifference") -> str:
         1: "the second is better",
     }[difference.order]
     return (
-        f"difference {difference.mean:+.4f}, 95 % interval {difference.low:+.4f} to "
-        f"{difference.high:+.4f} over {difference.pieces} pieces: {verdict}\n"
+        f"difference {_interval(difference)}: {verdict}\n"
         f"  the first is better on {difference.better_on} of them; other seeds of training would "
         "add to the interval"
     )
@@ -227,9 +203,7 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
                 "lengths": [dataclasses.asdict(result) for result in results],
                 "context": session.config.context,
                 "split": args.split,
-                "checkpoint": str(session.path),
-                "data": str(args.data),
-                "data_checksum": data.checksum,
+                **_origin(args, session, data),
             }
         )
         return 0
@@ -244,8 +218,6 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
 
 
 def _check_tokenizer(session: "Session", data: "PreparedData") -> None:
-    from music_transformer.errors import DatasetError
-
     ours, theirs = session.tokenizer.to_config(), data.tokenizer.to_config()
     if ours != theirs:
         raise DatasetError(

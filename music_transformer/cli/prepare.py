@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(summary(data))
     else:
-        print(_text(data))
+        print(_text(summary(data)))
     return 0
 
 
@@ -211,18 +211,16 @@ def _settings(args: argparse.Namespace) -> "MidiSettings":
     )
 
 
-def _text(data: "PreparedData") -> str:
+def _text(found: dict[str, Any]) -> str:
     """The summary for people."""
-    lines = [str(data.path)]
-    for split in data.splits:
-        pieces, events = len(data.names(split)), data.events(split)
-        line = f"{split:<11}{pieces:>7,} pieces {events:>12,} events"
-        if data.melody_arrays:
-            line += f" to {data.melody_notes(split):>9,} notes of melody"
+    lines = [found["path"]]
+    for split, counts in found["splits"].items():
+        line = f"{split:<11}{counts['pieces']:>7,} pieces {counts['events']:>12,} events"
+        if "melody_notes" in counts:
+            line += f" to {counts['melody_notes']:>9,} notes of melody"
         lines.append(line)
-    duplicates = data.meta["report"].get("duplicates", [])
-    if duplicates:
+    if duplicates := found.get("duplicates"):
         copies = sum(len(group) - 1 for group in duplicates)
         lines.append(f"{'copies':<11}{copies:>7,} pieces, each in the split of its original")
-    lines.append(f"{'skipped':<11}{len(data.meta['skipped']):>7,} files")
+    lines.append(f"{'skipped':<11}{len(found['skipped']):>7,} files")
     return "\n".join(lines)

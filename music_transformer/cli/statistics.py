@@ -5,6 +5,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.output import naming, print_json, warn
+from music_transformer.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import MemorisationIndex
@@ -42,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe every piece, average, print."""
-    from music_transformer.errors import ConfigError
     from music_transformer.evaluation.statistics import average
 
     if not args.files and args.data is None:
@@ -69,7 +69,6 @@ def run(args: argparse.Namespace) -> int:
 def _print_beside(args: argparse.Namespace) -> None:
     """Files beside data of their kind."""
     from music_transformer.datasets.prepared import PreparedData
-    from music_transformer.errors import ConfigError
     from music_transformer.evaluation.statistics import beside
 
     tokenizer = PreparedData.open(args.data).tokenizer
@@ -136,7 +135,6 @@ def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
     if args.checkpoint is None:
         return None
     from music_transformer.checkpoint.hub import find_checkpoint
-    from music_transformer.errors import CheckpointError
     from music_transformer.evaluation.memorisation import find_index
 
     folder = find_checkpoint(args.checkpoint)
@@ -196,10 +194,8 @@ def _table(names: list[str], mean: Numbers, sd: Numbers) -> str:
     lines = [title]
     for name, value in mean.items():
         if isinstance(value, list):
-            lines.append(f"  {name:<28}" + " ".join(f"{part:.3f}" for part in value))
-            continue
-        spread = sd[name]
-        assert isinstance(spread, float), name
-        tail = f" {spread:12.4g}" if len(names) > 1 else ""
-        lines.append(f"  {name:<28}{value:12.4g}{tail}")
+            shown = " ".join(f"{part:.3f}" for part in value)
+        else:
+            shown = f"{value:12.4g}" + (f" {sd[name]:12.4g}" if len(names) > 1 else "")
+        lines.append(f"  {name:<28}{shown}")
     return "\n".join(lines)
