@@ -129,11 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _origin(args: argparse.Namespace, session: "Session", data: "PreparedData") -> dict[str, str]:
     """What was measured on what, in JSON."""
-    return {
-        "checkpoint": str(session.path),
-        "data": str(args.data),
-        "data_checksum": data.checksum,
-    }
+    return {"checkpoint": str(session.path), "data": str(args.data), "data_checksum": data.checksum}
 
 
 def _measure(args: argparse.Namespace, session: "Session", data: "PreparedData") -> "NllReport":

@@ -98,14 +98,16 @@ def run(args: argparse.Namespace) -> int:
         for sample, generation in zip(files, generations, strict=True):
             _write(stack, sample, generation, args)
     known = [None if index is None else index.longest_run(one.continuation) for one in generations]
-    for sample, generation, run in zip(files, generations, known, strict=True):
+    for sample, generation, copied in zip(files, generations, known, strict=True):
         for attempt, rules in generation.report.discarded:
             if rules:
                 say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
         for warning in generation.report.warnings:
             warn(f"{sample['midi']}: {warning}.")
-        say(f"{sample['midi']}: {run or 'not compared with the training data (no index of it)'}.")
-    runs = [{"memorisation": None if run is None else dataclasses.asdict(run)} for run in known]
+        say(
+            f"{sample['midi']}: {copied or 'not compared with the training data (no index of it)'}."
+        )
+    runs = [{"memorisation": None if one is None else dataclasses.asdict(one)} for one in known]
     reports = [generation.report for generation in generations]
     print_samples(args, files, reports, runs, primer=args.primer)
     return 0
