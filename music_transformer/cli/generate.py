@@ -104,9 +104,8 @@ def run(args: argparse.Namespace) -> int:
                 say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
         for warning in generation.report.warnings:
             warn(f"{sample['midi']}: {warning}.")
-        say(
-            f"{sample['midi']}: {copied or 'not compared with the training data (no index of it)'}."
-        )
+        compared = copied or "not compared with the training data (no index of it)"
+        say(f"{sample['midi']}: {compared}.")
     runs = [{"memorisation": None if one is None else dataclasses.asdict(one)} for one in known]
     reports = [generation.report for generation in generations]
     print_samples(args, files, reports, runs, primer=args.primer)
