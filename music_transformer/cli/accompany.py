@@ -13,7 +13,15 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
-from music_transformer.cli.output import load_model, naming, print_samples, say, warn, write_results
+from music_transformer.cli.output import (
+    load_model,
+    naming,
+    print_samples,
+    say,
+    say_device,
+    warn,
+    write_results,
+)
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, DRAWN, ENDING
@@ -93,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     by_piano = session.tokenizer.has_melody
     if by_piano and args.keep_key:
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
+    say_device(args.device, session.device)
     candidates = args.candidates
     if candidates is None:  # a piano draws them one after another, so no more than are written
         candidates = args.samples if by_piano else max(CHORALE_CANDIDATES, args.samples)

@@ -12,7 +12,14 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
-from music_transformer.cli.output import load_model, naming, print_samples, warn, write_results
+from music_transformer.cli.output import (
+    load_model,
+    naming,
+    print_samples,
+    say_device,
+    warn,
+    write_results,
+)
 from music_transformer.cli.progress import counter
 from music_transformer.sampling import CARE, CHOICE, DRAWN, WISH
 
@@ -64,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.generation.filling import fill
 
     session = load_model(args)
+    say_device(args.device, session.device)
     with (
         naming(args.file),
         counter("fill", bar_format="{desc}: {percentage:3.0f}%|{bar}|") as progress,

@@ -15,7 +15,15 @@ from music_transformer.cli.options import (
     result_files,
     settings_from,
 )
-from music_transformer.cli.output import load_model, naming, print_samples, say, warn, write_results
+from music_transformer.cli.output import (
+    load_model,
+    naming,
+    print_samples,
+    say,
+    say_device,
+    warn,
+    write_results,
+)
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import (
@@ -130,6 +138,7 @@ def _generate(
     from music_transformer.generation.continuation import generate_batch
 
     session = load_model(args)
+    say_device(args.device, session.device)
     index = find_index(session.path)  # a damaged one is refused before the work
     numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
     form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"

@@ -146,12 +146,12 @@ def say_device(asked: str, device: object) -> None:
 def load_model(args: argparse.Namespace) -> "Session":
     """The model of `--checkpoint` on `--device`, with int8 layers where `--quantise` is given."""
     from music_transformer.checkpoint.session import load_checkpoint
-    from music_transformer.model.quantised import quantise_linears
 
     session = load_checkpoint(args.checkpoint, device=args.device)
     if getattr(args, "quantise", False):
+        from music_transformer.model.quantised import quantise_linears
+
         session = dataclasses.replace(session, model=quantise_linears(session.model))
-    say_device(args.device, session.device)
     return session
 
 

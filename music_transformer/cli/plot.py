@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_part_arguments, read_part
-from music_transformer.cli.output import check_output, load_model
+from music_transformer.cli.output import check_output, load_model, say_device
 from music_transformer.errors import ConfigError, RenderError
 from music_transformer.files import atomic_path
 
@@ -124,7 +124,9 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
     new_figure(1, 1)  # a missing extra is said before the model works
     from music_transformer.evaluation.attention import note_attention
 
-    found = note_attention(load_model(args), notes, **_query(args.query), layer=args.layer)
+    session = load_model(args)
+    say_device(args.device, session.device)
+    found = note_attention(session, notes, **_query(args.query), layer=args.layer)
     title = f"{args.midi.stem}, layer {found.layer}"
     if args.attention_map:
         return plot_attention_map(
