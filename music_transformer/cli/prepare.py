@@ -223,4 +223,5 @@ def _text(found: dict[str, Any]) -> str:
         copies = sum(len(group) - 1 for group in duplicates)
         lines.append(f"{'copies':<11}{copies:>7,} pieces, each in the split of its original")
     lines.append(f"{'skipped':<11}{len(found['skipped']):>7,} files")
+    lines += [f"  {item['name']}: {item['reason']}" for item in found["skipped"]]
     return "\n".join(lines)

@@ -259,8 +259,9 @@ def test_what_also_stands_in_training_is_said(
             output = capsys.readouterr()
             known = json.loads(output.out)["samples"][0]["memorisation"]
             assert (known["notes"], known["shortest"]) == (length, 15)
-            said = f"{length} notes, " if length else "none of 15 notes or more"
-            assert f"also in training: {said}" in output.err
+            said = f"{length or 'no 15'} notes in a row"
+            assert said in output.err
+            assert "stand in the training data" in output.err
         path.write_bytes(b"junk")
         assert main(line) == 3
         assert "no memorisation index" in capsys.readouterr().err
