@@ -20,6 +20,7 @@ from music_transformer.midi import read_midi, write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.model.quantised import quantise_linears
 from music_transformer.notes import NoteSequence, Tempos
+from music_transformer.render.pianoroll import plot_pianoroll
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 from music_transformer.sampling import Sampling
 
@@ -206,6 +207,23 @@ def test_without_primer_writes_the_continuation_alone(command: Command, tmp_path
     assert new.end_time == pytest.approx(2.0)
     assert new.pitch.tolist() == whole.pitch[-len(new) :].tolist()
     assert len(new) < len(whole)
+
+
+def test_what_is_composed_has_the_color_of_what_is_composed(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="needs the [plot] extra")
+    seams = []
+
+    def noted(notes: NoteSequence, *, primer_end: float | None = None, **more: Any) -> Any:
+        seams.append(primer_end)
+        return plot_pianoroll(notes, primer_end=primer_end, **more)
+
+    monkeypatch.setattr("music_transformer.render.pianoroll.plot_pianoroll", noted)
+    line = ["--events", 9, "--plot"]
+    assert main(command(tmp_path / "both.mid", *line)) == 0
+    assert main(command(tmp_path / "new.mid", *line, "--without-primer")) == 0
+    assert seams == [pytest.approx(2.0, abs=0.5), 0]
 
 
 def test_samples_are_numbered_from_1(
