@@ -31,7 +31,6 @@ class Model:
         name: what the page calls it.
         folder: a checkpoint, or a run, whose best step is taken each time it is loaded.
         kind: the tokenizer's: performance, chorale, accompaniment.
-        context: how many events it reads at once.
         sampling: what it says of how to draw from it.
         anchors: whether it knows of notes to come.
     """
@@ -39,7 +38,6 @@ class Model:
     name: str
     folder: Path
     kind: str
-    context: int
     sampling: Sampling = field(default_factory=Sampling)
     anchors: bool = False
 
@@ -55,7 +53,6 @@ class Model:
             "name": self.name,
             "kind": self.kind,
             "tasks": self.tasks,
-            "context": self.context,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "closeness": sampling.closeness,
@@ -136,7 +133,6 @@ def _model(name: str, folder: Path) -> Model:
             name,
             folder,
             str(config["tokenizer"]["kind"]),
-            int(config["model"]["context"]),
             sampling_of(config),
             bool(config["model"].get("anchors")),
         )

@@ -29,7 +29,7 @@ CHORALE = [72, 67, 64, SILENCE, 72, 69, 64, 48, 71, 69]
 
 
 def take_of(session: Session, ids: list[int], seconds_per_beat: float = 0.75) -> Take:
-    take = Take(Model("m", Path(), "", 8), None, Settings(), "t", lambda _: None)
+    take = Take(Model("m", Path(), ""), None, Settings(), "t", lambda _: None)
     take.ids, take.read = ids, Primer([], seconds_per_beat=seconds_per_beat)
     take._continuation = Continuation(session, None, [SampleSpec(Settings())])
     take._continuation.primer = take.read

@@ -25,7 +25,7 @@ def test_the_primer_is_read_as_the_settings_say(
         pitch=[60, 64, 67], velocity=[64] * 3, start=[0.5, 1.5, 2.5], end=[1.5, 2.5, 3.5]
     )
     take = Take(
-        Model(name, checkpoints / name, "", 61),
+        Model(name, checkpoints / name, ""),
         primer,
         Settings(events=4, **options),
         "t",
@@ -43,7 +43,7 @@ def test_a_take_ends_when_its_time_is_used_up(
     checkpoints: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("music_transformer.web.takes.BUDGET_SECONDS", 0)
-    model = Model("piano", checkpoints / "piano", "", 61)
+    model = Model("piano", checkpoints / "piano", "")
     take = Take(model, None, Settings(events=4000), "t", lambda _: None)
     take.compose(load_checkpoint(str(checkpoints / "piano"), device="cpu"), lambda: None)
     assert take.state == DONE
@@ -59,9 +59,7 @@ def test_a_take_says_what_also_stands_in_the_training_data(
             return KnownRun(20, 15, 1.0, 3.0)
 
     monkeypatch.setattr("music_transformer.web.takes.find_index", lambda path: Index())
-    take = Take(
-        Model("piano", checkpoints / "piano", "", 61), None, Settings(events=40), "t", print
-    )
+    take = Take(Model("piano", checkpoints / "piano", ""), None, Settings(events=40), "t", print)
     take.compose(load_checkpoint(str(checkpoints / "piano"), device="cpu"), lambda: None)
     assert take.warnings[-1].startswith("20 notes in a row, 1.0 to 3.0 s after the primer")
 
@@ -71,7 +69,7 @@ def test_an_accompaniment_ends_when_its_time_is_used_up(
 ) -> None:
     monkeypatch.setattr("music_transformer.web.takes.BUDGET_SECONDS", 0)
     primer = NoteSequence(pitch=[70] * 4, velocity=[64] * 4, start=range(4), end=range(1, 5))
-    model = Model("bach", checkpoints / "bach", "", 61)
+    model = Model("bach", checkpoints / "bach", "")
     take = Take(model, primer, Settings(), "t", lambda _: None, task=ACCOMPANY)
     with pytest.raises(MusicTransformerError, match="not done after 0 s"):
         take.compose(load_checkpoint(str(checkpoints / "bach"), device="cpu"), lambda: None)
