@@ -41,6 +41,7 @@ _REJECTED = -math.inf
 _PERFECT = (0, 7)  # octave or unison, fifth: semitones modulo 12
 _END_BIAS, _TRIAD_BIAS, _LET_GO = 12.0, 6.0, 5.0  # added to logits when the time for an end is over
 _RELUCTANCE = 2.0  # by how much END, where it may come, is less likely than what is likeliest
+_AT_HOME = 0.4  # of that time: then notes outside the triad are as rare as they become
 _HOME_EVENTS = 200  # so many before the end say in which key it is
 
 
@@ -212,8 +213,8 @@ def makes_parallel(before: Ints, drawn: Ints) -> npt.NDArray[np.bool_]:
 def come_to_an_end(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
     """The logits (A, V) with END made likelier the later it is, where the grammar allows it.
 
-    In performances notes outside the triad of the tonic become rarer too, and while the last chord
-    rings its notes end the sooner. What counts as an end is the grammar's to say.
+    In performances notes outside the triad of the tonic become rarer and shorter too, and while the
+    last chord rings its notes end the sooner. What counts as an end is the grammar's to say.
 
     Source: our own.
     """
@@ -234,7 +235,9 @@ def come_to_an_end(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
             triad = (0, 4 if mode == "major" else 3, 7)
             away = ~np.isin((np.arange(SILENCE) - tonic) % 12, triad)  # (128,)
             sample.away = torch.from_numpy(away.astype(np.float64))
-        result[row, NOTE_ON:NOTE_OFF] -= _TRIAD_BIAS * late * sample.away
+        strange = _TRIAD_BIAS * min(late / _AT_HOME, 1.0) * sample.away
+        result[row, NOTE_ON:NOTE_OFF] -= strange
+        result[row, NOTE_OFF:TIME_SHIFT] += strange / 2
         if sample.grammar.rings:
             result[row, NOTE_OFF:TIME_SHIFT] += _LET_GO * late
     return result

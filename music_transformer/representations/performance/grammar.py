@@ -44,7 +44,7 @@ _RANK_NOTE_ON = _RANK_NOTE_OFF + N_PITCHES
 
 # While music comes to an end: a pause of so many steps is its last, the shorter the later it is;
 # and from that share of the time on any is. First of chords on which it may end, then of others.
-_LAST_PAUSE = {True: (50, 0.6), False: (200, 0.8)}
+_LAST_PAUSE = {True: (50, 0.45), False: (200, 0.6)}
 
 
 class PerformanceGrammar(Grammar):
