@@ -49,6 +49,11 @@ def test_the_last_chord_is_what_rings_after_the_last_onset() -> None:
         pitch=[62, 48, 52, 55], velocity=[80] * 4, start=[0, 1, 1, 1], end=[1.1, 3, 3, 3]
     )
     assert closes(notes)
+    assert (
+        closes(notes.selected(notes.pitch != 48).replaced(pitch=[65, 52, 57], end=[1.1, 3, 3]))
+        is False
+    )
+    assert closes(notes.replaced(pitch=[62, 52, 55, 60]))  # inverted
     assert not closes(notes.replaced(end=[3, 3, 3, 3]))
 
 
