@@ -24,7 +24,9 @@ add_settings(parser)
 assert settings_from(parser.parse_args(["--loud", "3"])).loud == 3
 settings = settings_of({"temperature": 1}).or_else(Sampling.from_dict({"loud": 0.0}))
 grammar = SimpleNamespace(ages=None, chords=None, ending=None)
-sample = SimpleNamespace(settings=settings, grammar=grammar, steering=None)
+sample = SimpleNamespace(
+    settings=settings, grammar=grammar, steering=None, on_time=lambda: None
+)
 assert (process(torch.randn(1, 7), [sample]) == 0).all()
 """
 
