@@ -45,6 +45,8 @@ _NOT_FOR_JSB = (
 )
 _NOT_FOR_MAESTRO = ("split", "melody_track")
 
+_SHOWN = 50  # skipped files in the summary
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -223,5 +225,7 @@ def _text(found: dict[str, Any]) -> str:
         copies = sum(len(group) - 1 for group in duplicates)
         lines.append(f"{'copies':<11}{copies:>7,} pieces, each in the split of its original")
     lines.append(f"{'skipped':<11}{len(found['skipped']):>7,} files")
-    lines += [f"  {item['name']}: {item['reason']}" for item in found["skipped"]]
+    lines += [f"  {item['name']}: {item['reason']}" for item in found["skipped"][:_SHOWN]]
+    if len(found["skipped"]) > _SHOWN:
+        lines.append(f"  and {len(found['skipped']) - _SHOWN:,} more: meta.json has all of them")
     return "\n".join(lines)
