@@ -28,6 +28,7 @@ FLOOR = {
     "timeline": 0,
     "pretty": 0,
     "positions": 0,
+    "processes": 0,
     "progress": 0,
     "sampling": 0,
     "midi": 1,

@@ -13,11 +13,8 @@ import functools
 import hashlib
 import json
 import multiprocessing
-import os
-import signal
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
@@ -32,6 +29,7 @@ from music_transformer.errors import ConfigError, DatasetError, MidiError, Token
 from music_transformer.files import atomic_path
 from music_transformer.midi.read import read_midi
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
+from music_transformer.processes import follow_parent, usable_cores
 from music_transformer.progress import Progress
 from music_transformer.representations.accompaniment.skyline import as_performance
 from music_transformer.representations.base import Representation
@@ -306,27 +304,3 @@ def _reason(message: str, path: Path) -> str:
     for prefix in (f"{path}: ", f"{path.name}: "):
         message = message.removeprefix(prefix)
     return message
-
-
-def usable_cores() -> int:
-    """The number of cores this process may use."""
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else (os.cpu_count() or 1)
-
-
-def follow_parent() -> None:
-    """Leave signals to the process that started this one, and end with it however it ends.
-
-    Ctrl-C reaches every process of a terminal, and `torchrun` passes signals to whole groups; a
-    run that saves its last step then still needs its workers to end in good order.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

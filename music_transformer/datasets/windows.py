@@ -33,9 +33,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from music_transformer.datasets.encoding import follow_parent
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
+from music_transformer.processes import follow_parent
 from music_transformer.representations.accompaniment.tokenizer import PAD as MELODY_PAD
 
 Ids = npt.NDArray[np.integer[Any]]

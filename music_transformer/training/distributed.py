@@ -28,8 +28,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from music_transformer.datasets.encoding import follow_parent, usable_cores
 from music_transformer.errors import ConfigError, MusicTransformerError
+from music_transformer.processes import follow_parent, usable_cores
 
 # Rank 0 validates and writes alone while the others block in the next collective.
 _PATIENCE = timedelta(hours=2)
