@@ -87,8 +87,8 @@ CHECKPOINTS = {
         ),
         _weights(
             "piano-accompaniment",
-            14_297_686,
-            "ee10d6b99f85eca40ea8c8e61822d3b2d12bebba0d0c308f75fcc64b19c9468a",
+            15_067_935,
+            "792c5cec66b8af4f20d68b764e75f6acbd2d0e1b9ae5964d69d2c6b19adde1d7",
             _NON_COMMERCIAL,
         ),
     )
