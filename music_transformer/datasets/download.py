@@ -91,6 +91,12 @@ CHECKPOINTS = {
             "792c5cec66b8af4f20d68b764e75f6acbd2d0e1b9ae5964d69d2c6b19adde1d7",
             _NON_COMMERCIAL,
         ),
+        _weights(
+            "piano-fill",
+            12_222_564,
+            "199319ffadf8e0d69f588b3106b04653651dab1502a7a65ea4888e0406f19e61",
+            _NON_COMMERCIAL,
+        ),
     )
 }
 
