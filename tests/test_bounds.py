@@ -130,7 +130,8 @@ def test_a_folder_that_may_not_be_written_is_named(
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal")
 def test_a_terminal_that_is_closed_leaves_no_half_file(tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom music_transformer.cli import main, decode\n"
+        "import signal, sys, time\nfrom music_transformer.cli import main, decode\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # under nohup it is ignored
         "from music_transformer.files import atomic_path\n"
         "def run(args):\n"
         "    with atomic_path(args.out) as path:\n"

@@ -77,7 +77,7 @@ def test_a_checkpoint_need_not_say_anything_of_sampling(folder: Path, tmp_path: 
         (
             {"seed": 1},
             "sampling: 'seed' is unknown; known are temperature, top_k, top_p, min_p, "
-            "parallels, closeness, hold_seconds, max_note_seconds, candidates, resample.",
+            "parallels, closeness, hold_seconds, max_note_seconds, in_time, candidates, resample.",
         ),
         ({"top_p": 1.5}, "sampling: top_p=1.5; choose one above 0, up to 1 (keeps all)."),
         ({"top_k": "5"}, "sampling: top_k='5'; give a whole number, or leave it out."),

@@ -71,7 +71,9 @@ def test_the_notes_stand_where_they_stand_in_the_file() -> None:
 def test_a_query_may_be_named_by_its_time() -> None:
     assert note_attention(PIANO, THREE, at_seconds=2.49).query == 1
     assert note_attention(PIANO, THREE, at_seconds=2.5).query == 2
-    assert note_attention(PIANO, THREE, at_seconds=100.0).query == 2
+    assert note_attention(PIANO, THREE, at_seconds=3.0).query == 2
+    with pytest.raises(ConfigError, match=r"100 s: no note .* ends at 3\.00 s"):
+        note_attention(PIANO, THREE, at_seconds=100.0)
     with pytest.raises(ConfigError, match=r"1\.9 s: no note begins"):
         note_attention(PIANO, THREE, at_seconds=1.9)
 

@@ -123,7 +123,7 @@ def test_a_take_is_told_while_it_grows_and_is_what_the_file_holds(tab: Tab, mode
     take = tab.take(model=model, primer=primer["id"], seconds=3)
     done = tab.until_state(take, *DONE)
     assert done["state"] == "done"
-    assert done["seconds"] == pytest.approx(3, abs=0.2)
+    assert 2.8 < done["seconds"] <= 3 * 1.25 + 0.2  # what is past the length is its end
     states = [m["state"] for m in tab.messages if m["type"] == "take"]
     assert states[-3:] == ["loading", "composing", "done"]
     status, midi = tab.ask("GET", f"/takes/{take}.mid")
