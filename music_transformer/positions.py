@@ -86,10 +86,7 @@ def relative_head_W(  # noqa: N802 - W is the field's name for this matrix
 
 
 def t5_bucket(
-    rel: npt.ArrayLike,
-    bidirectional: bool = True,
-    num_buckets: int = 32,
-    max_distance: int = 128,
+    rel: npt.ArrayLike, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128
 ) -> IntArray:
     """T5's bucket of each offset: near ones exact, far ones on a logarithmic scale.
 

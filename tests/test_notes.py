@@ -82,9 +82,7 @@ def test_rows_are_sorted_by_start_then_pitch() -> None:
 
 @given(NOTES, SPANS, st.randoms())
 def test_the_order_of_the_rows_given_does_not_matter(
-    notes: list[tuple[int, int, int, int, int]],
-    spans: list[tuple[int, int, int]],
-    random: Random,
+    notes: list[tuple[int, int, int, int, int]], spans: list[tuple[int, int, int]], random: Random
 ) -> None:
     first = sequence(notes, spans)
     random.shuffle(notes)

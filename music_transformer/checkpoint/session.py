@@ -84,13 +84,7 @@ def load_checkpoint(name_or_path: str | Path, device: str | torch.device = "auto
     model = _build(folder, model_class, model_config)
     model.to(target).eval()
     return Session(
-        model,
-        tokenizer,
-        model_config,
-        config["training"],
-        folder,
-        target,
-        sampling_of(config),
+        model, tokenizer, model_config, config["training"], folder, target, sampling_of(config)
     )
 
 

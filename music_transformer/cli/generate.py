@@ -26,16 +26,7 @@ from music_transformer.cli.output import (
 )
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
-from music_transformer.sampling import (
-    CARE,
-    CHOICE,
-    DRAWN,
-    ENDING,
-    LENGTH,
-    PRIMER,
-    WISH,
-    Settings,
-)
+from music_transformer.sampling import CARE, CHOICE, DRAWN, ENDING, LENGTH, PRIMER, WISH, Settings
 
 if TYPE_CHECKING:
     from music_transformer.evaluation.memorisation import MemorisationIndex

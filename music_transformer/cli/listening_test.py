@@ -205,10 +205,7 @@ def _table(analysis: "Analysis") -> str:
     ]
     for source, (won, equal, lost) in sorted(analysis.wins.items(), key=lambda item: -item[1][0]):
         lines.append(f"{source:<{width}} {won:5d} {equal:5d} {lost:5d}")
-    lines += [
-        "",
-        f"{'pair':<{2 * width + 5}}   won equal  lost  Wilcoxon p   Mann-Whitney p",
-    ]
+    lines += ["", f"{'pair':<{2 * width + 5}}   won equal  lost  Wilcoxon p   Mann-Whitney p"]
     for pair in analysis.pairs:
         star = " *" if pair.significant else ""
         lines.append(

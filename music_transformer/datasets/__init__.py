@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Any
 from music_transformer.datasets.prepared import PreparedData
 
 if TYPE_CHECKING:
-    from music_transformer.datasets.pairs import (
-        TrainingPairs,
-        evaluation_pairs,
-        shuffled_pairs,
-    )
+    from music_transformer.datasets.pairs import TrainingPairs, evaluation_pairs, shuffled_pairs
     from music_transformer.datasets.windows import (
         Batch,
         TrainingWindows,

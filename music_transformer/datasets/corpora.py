@@ -173,10 +173,7 @@ def list_maestro(source: Path, work: Path, progress: Progress | None = None) -> 
     return Corpus(
         "maestro",
         [(item.name, table.parent / item.name, item.split) for item in read_csv(table)],
-        {
-            "source": table.name,
-            "source_sha256": hashlib.sha256(table.read_bytes()).hexdigest(),
-        },
+        {"source": table.name, "source_sha256": hashlib.sha256(table.read_bytes()).hexdigest()},
     )
 
 

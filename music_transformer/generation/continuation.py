@@ -129,9 +129,7 @@ def _rounds(session: Session, has_primer: bool, how: Settings) -> tuple[int, int
 
 
 def stream(
-    session: Session,
-    primer: NoteSequence | Sequence[int] | None = None,
-    **settings: Any,
+    session: Session, primer: NoteSequence | Sequence[int] | None = None, **settings: Any
 ) -> Generator[int, None, None]:
     """The new ids as they are sampled, the same as `generate` gives when it draws once.
 
@@ -151,9 +149,7 @@ class Note(NamedTuple):
 
 
 def stream_notes(
-    session: Session,
-    primer: NoteSequence | Sequence[int] | None = None,
-    **settings: Any,
+    session: Session, primer: NoteSequence | Sequence[int] | None = None, **settings: Any
 ) -> Generator[Note, None, None]:
     """The new notes, each as soon as its end is certain, in the order of their ends.
 

@@ -21,11 +21,7 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.evaluation.seam import part, seam_distance
 from music_transformer.generation.cells import fill_chorale
-from music_transformer.generation.continuation import (
-    Continuation,
-    Progress,
-    best_of,
-)
+from music_transformer.generation.continuation import Continuation, Progress, best_of
 from music_transformer.generation.loop import SampleSpec
 from music_transformer.generation.report import Generation
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps

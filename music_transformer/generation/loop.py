@@ -67,12 +67,7 @@ class Sample:
     """
 
     def __init__(
-        self,
-        spec: SampleSpec,
-        grammar: Grammar,
-        *,
-        primer: Sequence[int] = (),
-        end: int = -1,
+        self, spec: SampleSpec, grammar: Grammar, *, primer: Sequence[int] = (), end: int = -1
     ) -> None:
         self.spec, self.grammar = spec, grammar
         self.ids = list(primer)

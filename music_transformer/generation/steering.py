@@ -33,14 +33,7 @@ from music_transformer.representations.performance.vocabulary import (
     VELOCITY,
     time_of,
 )
-from music_transformer.sampling import (
-    ASKED_FOR,
-    LOUDNESS,
-    SCALES,
-    Settings,
-    read_key,
-    read_pitch,
-)
+from music_transformer.sampling import ASKED_FOR, LOUDNESS, SCALES, Settings, read_key, read_pitch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -141,12 +141,7 @@ class MelodyAttention(nn.Module):
             mixed = masked_softmax(logits, keep) @ value  # (B, H, L, D)
         else:
             mixed = time_relative_attention(
-                query,
-                key,
-                value,
-                step=step,
-                tables=(self.rel_embedding, self.rel_bias),
-                keep=keep,
+                query, key, value, step=step, tables=(self.rel_embedding, self.rel_bias), keep=keep
             )
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, L, d_model)
         return out

@@ -188,10 +188,7 @@ def style_axes(axes: Axes) -> None:
 
 
 def _draw_notes(
-    axes: Axes,
-    notes: NoteSequence,
-    composed: tuple[float, float] | None,
-    melody_track: int | None,
+    axes: Axes, notes: NoteSequence, composed: tuple[float, float] | None, melody_track: int | None
 ) -> None:
     """The bars: what the pedal holds behind, the keys in front."""
     from matplotlib.collections import PolyCollection

@@ -118,9 +118,7 @@ def split_pieces(
             break
         try:
             pieces[path.name] = session.tokenizer.split_opening(
-                read_midi(path),
-                seconds=settings.primer_seconds,
-                events=settings.events,
+                read_midi(path), seconds=settings.primer_seconds, events=settings.events
             )
         except ConfigError:
             raise
@@ -201,10 +199,7 @@ def build_study(
 
 
 def _compose(
-    sessions: Mapping[str, Session],
-    pieces: Pieces,
-    sources: Sequence[str],
-    settings: StudySettings,
+    sessions: Mapping[str, Session], pieces: Pieces, sources: Sequence[str], settings: StudySettings
 ) -> Iterator[tuple[str, str, NoteSequence]]:
     """Source, primer and notes of every clip, with the silence after the primer."""
     tokenizer = next(iter(sessions.values())).tokenizer

@@ -21,8 +21,7 @@ _ANSWERS = ("right, strongly", "right", "equal", "left", "left, strongly")
 
 
 def plot_study(
-    wins: Mapping[str, tuple[int, int, int]],
-    pairs: Sequence[tuple[str, str, Sequence[int], bool]],
+    wins: Mapping[str, tuple[int, int, int]], pairs: Sequence[tuple[str, str, Sequence[int], bool]]
 ) -> Figure:
     """Both panels; the caller saves the figure.
 

@@ -136,8 +136,7 @@ PIANO_RELATIVE = PIANO_TRANSFORMER.but(
 PIANO_LARGE = PIANO_RELATIVE.trained(max_minutes=8.0, checkpoint_minutes=2.0)
 PIANO_RELATIVE_LOCAL = PIANO_RELATIVE.but(block=512)
 LSTM = Preset(
-    RNNConfig(),
-    replace(PIANO_TRANSFORMER.training, optimizer="adamw", learning_rate=1e-3),
+    RNNConfig(), replace(PIANO_TRANSFORMER.training, optimizer="adamw", learning_rate=1e-3)
 )
 LSTM_ATTENTION = LSTM.but(attention="causal")
 

@@ -28,11 +28,7 @@ from typing import Any
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation.memorisation import find_index
-from music_transformer.generation.accompaniment import (
-    DEFAULT_CANDIDATES,
-    Accompaniment,
-    accompany,
-)
+from music_transformer.generation.accompaniment import DEFAULT_CANDIDATES, Accompaniment, accompany
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
 from music_transformer.generation.filling import fill, kept_beside

@@ -58,12 +58,7 @@ def steps(queries: int, keys: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     after = skew(before + 1.0)[0, 0] - 1.0  # skew pads with zeros: they come back as NOTHING
     assert torch.equal(after, reshaped[0, 0, 1:]), "the steps drawn are not those of the operator"
     check_distances(after)
-    return (
-        before[0, 0].numpy(),
-        padded[0, 0].numpy(),
-        reshaped[0, 0].numpy(),
-        after.numpy(),
-    )
+    return (before[0, 0].numpy(), padded[0, 0].numpy(), reshaped[0, 0].numpy(), after.numpy())
 
 
 def check_distances(after: torch.Tensor) -> None:

@@ -35,11 +35,7 @@ from tqdm import tqdm
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
-from music_transformer.generation.processors import (
-    age_held_notes,
-    apply_temperature,
-    keep_top_p,
-)
+from music_transformer.generation.processors import age_held_notes, apply_temperature, keep_top_p
 from music_transformer.notes import STEPS_PER_SECOND
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.vocabulary import (

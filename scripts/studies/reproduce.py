@@ -370,13 +370,7 @@ def _measured(
             bar.total = total
             bar.update(done - bar.n)
 
-        found = evaluate_nll(
-            session.model,
-            data,
-            split,
-            max_windows=args.windows,
-            progress=report,
-        )
+        found = evaluate_nll(session.model, data, split, max_windows=args.windows, progress=report)
     parameters = sum(parameter.numel() for parameter in session.model.parameters())
     measured = {**asdict(found), "parameters": parameters, "asked": asked}
     _keep(kept, measured)

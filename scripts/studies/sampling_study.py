@@ -142,11 +142,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--top-ps", type=float, nargs="+", default=[0.9, 0.95, 0.98, 1.0])
     parser.add_argument("--min-ps", type=float, nargs="+", default=[0.0])
     parser.add_argument(
-        "--hold-seconds",
-        type=float,
-        nargs="+",
-        default=[float("inf")],
-        help="inf: not held",
+        "--hold-seconds", type=float, nargs="+", default=[float("inf")], help="inf: not held"
     )
     parser.add_argument(
         "--max-note-seconds", type=float, nargs="+", default=[DEFAULT_SAMPLING.max_note_seconds]

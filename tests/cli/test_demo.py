@@ -84,10 +84,7 @@ def test_an_unknown_motif_is_one_line_with_those_there_are(
 
 
 def test_without_the_extras_the_midi_file_is_still_written(
-    tiny: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     command = ["demo", "c_major_scale", "--checkpoint", str(tiny), "--seconds", "1"]

@@ -238,8 +238,7 @@ def test_statistics_of_a_chorale_file_read_four_voices(tmp_path: Path, capsys: O
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [[], ["a.mid", "--seconds", "0"], ["--data", "d", "--pieces", "0"]],
+    "flags", [[], ["a.mid", "--seconds", "0"], ["--data", "d", "--pieces", "0"]]
 )
 def test_statistics_refuse_a_wrong_request(flags: list[str], capsys: Output) -> None:
     assert main(["statistics", *flags]) == 2

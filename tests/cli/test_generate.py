@@ -249,10 +249,7 @@ def test_json_holds_the_files_and_the_reports(
 
 
 def test_what_also_stands_in_training_is_said(
-    command: Command,
-    tmp_path: Path,
-    checkpoints: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: Command, tmp_path: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = command(tmp_path / "a.mid", "--events", 80, "--json", "--force")
     assert main(line) == 0

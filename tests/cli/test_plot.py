@@ -16,11 +16,7 @@ pytest.importorskip("matplotlib", reason="needs the [plot] extra")
     ("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
 )
 def test_it_writes_a_picture_and_prints_its_path(
-    suffix: str,
-    begins: bytes,
-    motifs: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    suffix: str, begins: bytes, motifs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / f"a{suffix}"
     file = str(motifs / "fur_elise_opening.mid")

@@ -13,13 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from music_transformer.checkpoint.hub import fetch_checkpoint
-from music_transformer.datasets.download import (
-    JSB,
-    MAESTRO,
-    Download,
-    copy_file,
-    fetch,
-)
+from music_transformer.datasets.download import JSB, MAESTRO, Download, copy_file, fetch
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.progress import Progress
 

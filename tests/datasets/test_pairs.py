@@ -171,10 +171,7 @@ def test_the_melody_may_be_a_track(tmp_path: Path) -> None:
     assert data.melody_notes("train") == 16
     assert data.meta["melody"]["rule"] == "track 1"
     assert data.meta["skipped"] == [
-        {
-            "name": "one-track.mid",
-            "reason": "there are no notes on track 1; tracks with notes: 0.",
-        }
+        {"name": "one-track.mid", "reason": "there are no notes on track 1; tracks with notes: 0."}
     ]
 
 

@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from music_transformer.datasets import PreparedData
-from music_transformer.datasets.prepared import (
-    Skipped,
-    check_destination,
-    write_prepared,
-)
+from music_transformer.datasets.prepared import Skipped, check_destination, write_prepared
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
 
@@ -130,9 +126,7 @@ def test_a_folder_that_is_missing_or_something_else_is_refused(tmp_path: Path) -
     ],
 )
 def test_a_meta_file_that_does_not_fit_is_refused(
-    prepare_ids: Callable[..., PreparedData],
-    change: Callable[[dict[str, Any]], None],
-    match: str,
+    prepare_ids: Callable[..., PreparedData], change: Callable[[dict[str, Any]], None], match: str
 ) -> None:
     path = _change(prepare_ids([[60], [61]]), change)
     with pytest.raises(DatasetError, match=match):
@@ -147,9 +141,7 @@ def test_a_meta_file_that_is_no_json_is_refused(prepare_ids: Callable[..., Prepa
             PreparedData.open(data.path)
 
 
-def test_a_file_of_ids_of_another_size_is_refused(
-    prepare_ids: Callable[..., PreparedData],
-) -> None:
+def test_a_file_of_ids_of_another_size_is_refused(prepare_ids: Callable[..., PreparedData]) -> None:
     data = prepare_ids([[60]])
     (data.path / "train.bin").write_bytes(b"\x00\x00")
     with pytest.raises(DatasetError, match=r"train\.bin has 2 bytes, expected 6 bytes"):

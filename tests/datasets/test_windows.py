@@ -176,9 +176,7 @@ def test_chorales_are_moved_inside_the_voice_ranges_and_keep_their_place(
     assert sopranos == set(range(62, 69)) | set(range(66, 73))  # up to 6 semitones either way
 
 
-def test_chorale_labels_of_the_place_point_at_the_voice_of_the_target(
-    prepare_ids: Prepare,
-) -> None:
+def test_chorale_labels_of_the_place_point_at_the_voice_of_the_target(prepare_ids: Prepare) -> None:
     data = prepare_ids([_chorale(30)], chorale=True)
     windows = TrainingWindows(data, length=16, batch_size=4, augment=False)
     for step in range(10):
@@ -268,11 +266,7 @@ def test_settings_that_make_no_sense_are_refused(prepare_ids: Prepare) -> None:
         TrainingWindows(data, length=1, batch_size=1, rank=2, world_size=2)
 
 
-@given(
-    events=st.integers(0, 60),
-    length=st.integers(1, 23),
-    data=st.data(),
-)
+@given(events=st.integers(0, 60), length=st.integers(1, 23), data=st.data())
 def test_every_event_is_a_target_exactly_once_whatever_length_and_stride(
     events: int, length: int, data: st.DataObject
 ) -> None:

@@ -207,9 +207,7 @@ def test_a_sample_does_not_depend_on_how_many_are_drawn(
     assert [sample.report.sample for sample in three] == [0, 1, 2]
 
 
-def test_samples_of_different_lengths_end_where_they_would_alone(
-    make_session: MakeSession,
-) -> None:
+def test_samples_of_different_lengths_end_where_they_would_alone(make_session: MakeSession) -> None:
     session = make_session(double=True)
     primer = motif()
     three = generate_batch(session, primer, samples=3, seconds=2.0, seed=1)

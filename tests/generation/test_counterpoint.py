@@ -12,10 +12,7 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.statistics import parallels
 from music_transformer.generation import accompany, generate, generate_batch
-from music_transformer.generation.processors import (
-    discourage_parallels,
-    makes_parallel,
-)
+from music_transformer.generation.processors import discourage_parallels, makes_parallel
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer
 from music_transformer.representations.chorale.grid import SILENCE

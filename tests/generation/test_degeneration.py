@@ -90,11 +90,7 @@ def test_what_is_stuck_is_named(notes: NoteSequence, rule: str, text: str) -> No
         ("trill", line([60, 64, *[60, 64] * 5, 50, 45] * 10), line([60, 64] * 45)),
         ("loop", line(wandering(32) * 2, 0.2), line(wandering(32) * 3, 0.2)),
         ("loop", line([60, 64, 67, 72] * 12, 0.2), line([60, 64, 67, 72] * 13, 0.2)),
-        (
-            "stuck_notes",
-            line(wandering(20), 4.0, held=9.9),
-            line(wandering(20), 4.0, held=10.2),
-        ),
+        ("stuck_notes", line(wandering(20), 4.0, held=9.9), line(wandering(20), 4.0, held=10.2)),
     ],
 )
 def test_a_rule_has_its_threshold(rule: str, below: NoteSequence, above: NoteSequence) -> None:

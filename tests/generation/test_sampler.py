@@ -8,12 +8,7 @@ from torch import Tensor
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
-from music_transformer.generation.sampler import (
-    Window,
-    context_of,
-    prefill,
-    step,
-)
+from music_transformer.generation.sampler import Window, context_of, prefill, step
 from music_transformer.model import MusicTransformer
 from music_transformer.model.registry import evaluating
 

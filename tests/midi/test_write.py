@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.midi import read_midi, write_midi
-from music_transformer.notes import (
-    KeySignatures,
-    NoteSequence,
-    Pedals,
-    Tempos,
-    TimeSignatures,
-)
+from music_transformer.notes import KeySignatures, NoteSequence, Pedals, Tempos, TimeSignatures
 from music_transformer.representations import PerformanceTokenizer
 
 CHANNELS = [channel for channel in range(16) if channel != 9]

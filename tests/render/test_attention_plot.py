@@ -7,11 +7,7 @@ import pytest
 
 from music_transformer.errors import ConfigError
 from music_transformer.notes import NoteSequence
-from music_transformer.render.attention_plot import (
-    HEAD_COLORS,
-    plot_attention,
-    plot_attention_map,
-)
+from music_transformer.render.attention_plot import HEAD_COLORS, plot_attention, plot_attention_map
 
 pytest.importorskip("matplotlib", reason="needs the [plot] extra")
 

@@ -5,12 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from music_transformer.render.audio import (
-    PEAK_DBFS,
-    TARGET_LUFS,
-    gain,
-    integrated_loudness,
-)
+from music_transformer.render.audio import PEAK_DBFS, TARGET_LUFS, gain, integrated_loudness
 
 RATE = 48_000
 

@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 from music_transformer.midi import read_midi
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
-from music_transformer.representations.performance.augment import (
-    STRETCHES,
-    stretched_crop,
-)
+from music_transformer.representations.performance.augment import STRETCHES, stretched_crop
 
 SUSTAIN = PerformanceTokenizer()
 CHORALE = ChoraleTokenizer()
@@ -207,9 +204,7 @@ def test_what_is_struck_again_before_a_crop_does_not_change_its_velocities() -> 
 
 
 @pytest.mark.corpus
-def test_crops_of_a_real_performance_are_runs_of_it_stretched(
-    corpora: Path,
-) -> None:
+def test_crops_of_a_real_performance_are_runs_of_it_stretched(corpora: Path) -> None:
     path = corpora / "motifs" / "chopin_op10_no5_score_asap.mid"
     if not path.is_file():
         pytest.skip(f"no {path.name} among the motifs")

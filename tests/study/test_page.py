@@ -17,13 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from music_transformer.study.analysis import (
-    Key,
-    Trial,
-    name_clips,
-    plan_trials,
-    read_answers,
-)
+from music_transformer.study.analysis import Key, Trial, name_clips, plan_trials, read_answers
 from music_transformer.study.build import page
 
 SOURCES, PRIMERS = ("one", "two", "real"), ["p"]

@@ -77,11 +77,7 @@ def test_muon_takes_the_hidden_matrices_and_adamw_all_others_once(model: MusicTr
     assert "layers.0.expand.weight" in hidden
     assert not {"output.weight", "input.embedding.weight"} & hidden
     assert not any("rel_embedding" in name or "norm" in name for name in hidden)
-    optimizers = build_optimizers(
-        model,
-        TrainingConfig(optimizer="muon"),
-        muon_dtype=torch.float32,
-    )
+    optimizers = build_optimizers(model, TrainingConfig(optimizer="muon"), muon_dtype=torch.float32)
     held = [
         id(parameter)
         for optimizer in optimizers.values()

@@ -116,9 +116,7 @@ def test_the_commands_resume_evaluate_and_continue_a_motif(
     assert len(read_midi(out)) > 0
 
 
-def test_samples_past_the_context_are_those_of_full_passes_over_the_same_windows(
-    run: Path,
-) -> None:
+def test_samples_past_the_context_are_those_of_full_passes_over_the_same_windows(run: Path) -> None:
     session = load_checkpoint(run, device="cpu")
     made = generate(session, events=70, context=11, temperature=0.0, seed=0)
     assert made.report.windows_reread > 5

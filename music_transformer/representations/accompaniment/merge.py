@@ -70,10 +70,7 @@ def giving_way(piano: NoteSequence, melody: NoteSequence) -> tuple[NoteSequence,
     rows = np.flatnonzero(keep)
     return (
         NoteSequence(
-            pitch=piano.pitch[rows],
-            velocity=piano.velocity[rows],
-            start=start[rows],
-            end=end[rows],
+            pitch=piano.pitch[rows], velocity=piano.velocity[rows], start=start[rows], end=end[rows]
         ),
         changed,
     )

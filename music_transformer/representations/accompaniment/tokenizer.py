@@ -91,12 +91,7 @@ class MelodyTokenizer:
         return ids
 
     def encode_segment(
-        self,
-        notes: NoteSequence,
-        begin: int,
-        end: int,
-        factor: float = 1.0,
-        semitones: int = 0,
+        self, notes: NoteSequence, begin: int, end: int, factor: float = 1.0, semitones: int = 0
     ) -> NDArray[np.uint16]:
         """The fine ids of a part of a melody; what began before and still sounds is held: (S,).
 
