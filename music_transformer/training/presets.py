@@ -177,7 +177,7 @@ ACCOMPANIMENT = Preset(
 )
 #: The same without distances: sinusoids, and no time in the attention to the melody.
 ACCOMPANIMENT_BASELINE = ACCOMPANIMENT.but(
-    input_position="sinusoidal", attention_position="none", cross_position="none"
+    input_position="sinusoidal", attention_position="none", cross_position="none", anchors=False
 )
 
 #: All of them: `JSB_SMALL` is jsb-small.
