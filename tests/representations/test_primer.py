@@ -267,3 +267,16 @@ def test_a_primer_whose_beat_has_next_to_no_length_is_refused() -> None:
     )
     with pytest.raises(MidiError, match=r"beat lasts 1e-06 s, expected 0\.05 or more"):
         CHORALE.read_primer(notes)
+
+
+def test_a_closing_rest_of_millions_of_sixteenths_is_refused_before_it_is_made() -> None:
+    notes = NoteSequence(
+        pitch=[60],
+        velocity=[64],
+        start=[0],
+        end=[1],
+        end_time=9.0,
+        tempos=Tempos([0, 6], [1, 1e-6]),
+    )
+    with pytest.raises(TokenError, match="cut the silence, or check the tempo"):
+        CHORALE.read_primer(notes)

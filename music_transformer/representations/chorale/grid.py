@@ -31,20 +31,25 @@ def sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
     """The sixteenths at which each note begins and, at least one later, ends.
 
     Raises:
+        TokenError: as `sixteenths_at`.
+    """
+    begin = sixteenths_at(notes, notes.start)
+    return begin, np.maximum(sixteenths_at(notes, notes.end), begin + 1)
+
+
+def sixteenths_at(notes: NoteSequence, seconds: Floats | float) -> Ints:
+    """The nearest sixteenths to times in the music.
+
+    Raises:
         TokenError: a length past `MAX_SIXTEENTHS`.
     """
-
-    def quantise(seconds: Floats) -> Ints:
-        beats = notes.tempos.quarters(seconds)
-        if not beats.max() * SIXTEENTHS_PER_BEAT <= MAX_SIXTEENTHS:
-            raise TokenError(
-                f"the notes last {beats.max():.0f} beats, more than "
-                f"{MAX_SIXTEENTHS // SIXTEENTHS_PER_BEAT}: cut the silence, or check the tempo."
-            )
-        return to_sixteenths(beats)
-
-    begin = quantise(notes.start)
-    return begin, np.maximum(quantise(notes.end), begin + 1)
+    beats = np.asarray(notes.tempos.quarters(seconds))
+    if not beats.max() * SIXTEENTHS_PER_BEAT <= MAX_SIXTEENTHS:
+        raise TokenError(
+            f"the notes last {beats.max():.0f} beats, more than "
+            f"{MAX_SIXTEENTHS // SIXTEENTHS_PER_BEAT}: cut the silence, or check the tempo."
+        )
+    return to_sixteenths(beats)
 
 
 def voices_of(notes: NoteSequence) -> Ints | None:

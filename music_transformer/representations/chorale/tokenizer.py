@@ -51,7 +51,7 @@ from music_transformer.representations.chorale.grid import (
     grid_by_voice,
     held_notes,
     sixteenths,
-    to_sixteenths,
+    sixteenths_at,
     voices_of,
 )
 from music_transformer.representations.ids import IdArray, Ids, Ints, Mask, check_ids, shift_ids
@@ -260,8 +260,8 @@ class ChoraleTokenizer(Representation):
             _check_beat(self.seconds_per_beat(primer))
             ids = self.encode(primer)
             check_closing_rest(primer.end_time - float(primer.end.max()))
-            sixteenths = int(to_sixteenths(primer.tempos.quarters(primer.end_time)))
-            ids += [SILENCE] * (sixteenths * N_VOICES - len(ids))
+            whole = int(sixteenths_at(primer, primer.end_time))
+            ids += [SILENCE] * (whole * N_VOICES - len(ids))
         else:
             ids = self.events_of(primer)
         end = float(tempos.at_quarters(math.ceil(len(ids) / N_VOICES) / SIXTEENTHS_PER_BEAT))
