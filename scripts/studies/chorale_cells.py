@@ -53,10 +53,9 @@ def main() -> None:
             one["pair_motions"] * (one["parallel_fifths"] + one["parallel_octaves"])
             for one in count
         )
-        steps = np.concatenate(
-            [np.abs(np.diff(grid[BEGIN - 1 : end + 1], axis=0)) for grid in each]
-        )
-        leap = np.mean([np.abs(grid[end] - grid[end - 1]).mean() for grid in each])
+        parts = [np.where(grid < 0, np.nan, grid)[BEGIN - 1 : end + 1] for grid in each]
+        steps = np.concatenate([np.abs(np.diff(part, axis=0)) for part in parts])  # NaN at silence
+        leap = np.nanmean([np.abs(part[-1] - part[-2]) for part in parts])
         behind = np.mean([nll_behind(session, grid, end) for grid in each])
         print(
             f"| {way} | {bad / max(motions, 1):.4f} of {motions:.0f} | {(steps > 12).mean():.4f} "
