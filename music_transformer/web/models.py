@@ -12,6 +12,8 @@ from music_transformer.checkpoint.hub import SEARCH_VARIABLE, find_checkpoint
 from music_transformer.checkpoint.session import Session, load_checkpoint
 from music_transformer.errors import CheckpointError
 from music_transformer.files import checkout
+from music_transformer.representations.base import Representation
+from music_transformer.representations.registry import REPRESENTATIONS
 from music_transformer.sampling import Sampling
 
 MAX_LOADED = 2
@@ -19,8 +21,6 @@ MAX_LOADED = 2
 _log = logging.getLogger(__name__)
 _FIRST = ("piano", "bach")  # the released ones lead the list
 CONTINUE, ACCOMPANY, FILL = "continue", "accompany", "fill"
-#: What a checkpoint can do with a motif, by the kind of its tokenizer; others continue it.
-_TASKS = {"chorale": (CONTINUE, ACCOMPANY), "accompaniment": (ACCOMPANY,)}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,12 @@ class Model:
     @property
     def tasks(self) -> tuple[str, ...]:
         """What it can do with a motif."""
-        return _TASKS.get(self.kind, (FILL if self.anchors else CONTINUE,))
+        kind = REPRESENTATIONS.get(self.kind, Representation)
+        if kind.has_melody:
+            return (ACCOMPANY,)
+        if kind.accompanied:
+            return (CONTINUE, ACCOMPANY)
+        return (FILL if self.anchors else CONTINUE,)
 
     def to_dict(self) -> dict[str, Any]:
         """What the page is told."""
