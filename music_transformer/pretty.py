@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TimeSignatures,
     )
 
-_SUSTAIN = 64
+_SUSTAIN = 64  # the controller, as in `timeline`, which stands above
 _CHANNELS = [channel for channel in range(16) if channel != 9]  # 9 is the drums'
 
 

@@ -21,24 +21,23 @@ import functools
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
-from music_transformer.model.performance_state import (
+from music_transformer.model.performance_state import MAX_INTERVAL, MAX_STEPS
+from music_transformer.model.performance_term import (
     END,
-    MAX_INTERVAL,
-    MAX_STEPS,
     N_IDS,
     N_PITCHES,
     N_SHIFTS,
     NOTE_OFF,
     TIME_SHIFT,
     VELOCITY,
+    PerformanceTerm,
+    check_vocabulary,
 )
 from music_transformer.model.positions import NO_TIME, Reading
-from music_transformer.model.terms import Term
 
 TIME_BUCKETS = 40  # four an octave
 PHASES = 48
@@ -67,26 +66,15 @@ class AnchorState(NamedTuple):
     slots: Tensor
 
 
-class Anchors(Term):
+class Anchors(PerformanceTerm):
     """The terms of the anchors in the input and in the logits; see the module's text."""
 
-    uncompiled = ("read",)  # by `training/compiled.py`
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.input_table = nn.Parameter(torch.zeros(INPUT_ROWS, config.d_model))
-        self.output_table = nn.Parameter(torch.zeros(OUTPUT_ROWS, config.d_model))
-        self.output_table_bias = nn.Parameter(torch.zeros(OUTPUT_ROWS))
+    input_rows, output_rows = INPUT_ROWS, OUTPUT_ROWS
 
     @staticmethod
     def check(config: ModelConfig) -> None:
         """Refuse another vocabulary."""
-        if config.vocab_size != N_IDS:
-            raise ConfigError(
-                f"anchors with vocab_size={config.vocab_size}: they are for the {N_IDS} ids of "
-                "performances without pedal events; leave them out, or prepare with --pedal "
-                "sustain."
-            )
+        check_vocabulary(config, "anchors", "they are for", "them")
 
     def read(self, reading: Reading, kept: dict[str, Any] | None) -> AnchorState:
         """The rows at each of the new ids."""
@@ -108,10 +96,6 @@ class Anchors(Term):
         table = F.pad(self.input_table, (0, 0, 0, 1))
         added: Tensor = F.embedding(state.rows, table).sum(2) * table.shape[1] ** 0.5
         return x + added
-
-    def output_parameters(self) -> list[nn.Parameter]:
-        """The output table."""
-        return [self.output_table, self.output_table_bias]
 
     def logits(self, x: Tensor, logits: Tensor, state: AnchorState) -> Tensor:
         """Logits (B, L, V) with the terms of x (B, L, d_model) added."""

@@ -32,18 +32,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from music_transformer.errors import ConfigError
 from music_transformer.model.config import ModelConfig
+from music_transformer.model.performance_term import (
+    END,
+    N_IDS,
+    N_PITCHES,
+    N_SHIFTS,
+    N_VELOCITIES,
+    NOTE_OFF,
+    PAD,
+    START,
+    TIME_SHIFT,
+    VELOCITY,
+    PerformanceTerm,
+    check_vocabulary,
+)
 from music_transformer.model.positions import Reading
-from music_transformer.model.terms import PENALTY, Term
-
-# The ids of the performance vocabulary; a test holds them against the tokenizer's.
-N_PITCHES = 128
-NOTE_OFF, TIME_SHIFT, VELOCITY, PAD, START, END, N_IDS = 128, 256, 356, 388, 389, 390, 391
-N_SHIFTS, N_VELOCITIES = VELOCITY - TIME_SHIFT, PAD - VELOCITY
+from music_transformer.model.terms import PENALTY
 
 CLUSTER_GAP = 4  # steps: an onset later than this after the last one begins a cluster
 MAX_INTERVAL = 36  # semitones; larger ones share a bucket, at either end
@@ -133,27 +141,15 @@ class State(NamedTuple):
     forbidden: Tensor
 
 
-class PerformanceState(Term):
+class PerformanceState(PerformanceTerm):
     """The terms of the state in the input and in the logits; see the module's text."""
 
-    uncompiled = ("read",)  # by `training/compiled.py`
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        # No nn.Linear: like other tables, these stay float32 and belong to AdamW, undecayed.
-        self.input_table = nn.Parameter(torch.zeros(INPUT_ROWS, config.d_model))
-        self.output_table = nn.Parameter(torch.zeros(OUTPUT_ROWS, config.d_model))
-        self.output_table_bias = nn.Parameter(torch.zeros(OUTPUT_ROWS))
+    input_rows, output_rows = INPUT_ROWS, OUTPUT_ROWS
 
     @staticmethod
     def check(config: ModelConfig) -> None:
         """Refuse another vocabulary."""
-        if config.vocab_size != N_IDS:
-            raise ConfigError(
-                f"performance_state with vocab_size={config.vocab_size}: it knows the {N_IDS} ids "
-                "of performances without pedal events; leave it out, or prepare with --pedal "
-                "sustain."
-            )
+        check_vocabulary(config, "performance_state", "it knows", "it")
 
     def read(self, reading: Reading, kept: dict[str, Any] | None) -> State:
         """The state after each of the new ids."""
@@ -171,10 +167,6 @@ class PerformanceState(Term):
         """x (B, L, d_model) with the terms of the state added."""
         added: Tensor = state.columns @ self.input_table * self.input_table.shape[1] ** 0.5
         return x + added
-
-    def output_parameters(self) -> list[nn.Parameter]:
-        """The output table."""
-        return [self.output_table, self.output_table_bias]
 
     def logits(self, x: Tensor, logits: Tensor, state: State) -> Tensor:
         """Logits (B, L, V) with the terms of x (B, L, d_model) added and the mask taken off."""
