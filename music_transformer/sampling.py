@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 from music_transformer.errors import ConfigError
@@ -19,6 +20,8 @@ from music_transformer.errors import ConfigError
 DEFAULT_SECONDS = 30.0
 MOST_CANDIDATES = 64
 LONGEST_SECONDS = 250_000.0  # a MIDI file holds 2**28 ticks, which are milliseconds
+MOST_EVENTS = 1_000_000  # hours of music, days of composing
+MOST_SAMPLES = 1000  # files of one command
 
 MOST_ENDING, MOST_ENDING_SECONDS = 0.25, 10.0  # of the length asked for: what an end may take
 
@@ -34,6 +37,7 @@ ENDS = ("close", "cut")
 #: Semitones above the tonic; of minor both sevenths.
 SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10, 11)}
 _KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_TYPES = {int: Integral, float: Real, str: str, bool: bool}
 _LETTERS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 _ACCIDENTALS = {"": 0, "#": 1, "b": -1}
 
@@ -81,10 +85,10 @@ def setting(kind: type, default: Any, group: str, text: str, **more: Any) -> Any
         kind: float, int, str or bool.
         group: the heading under which its flag is listed.
         text: the flag's help.
-        more: ``low``, ``high`` (inclusive), ``above`` (exclusive) and ``endless`` (inf is a value)
-            limit a number, ``choose`` says so in an error; ``read`` checks a text; ``otherwise``
-            holds where nobody says anything; ``metavar`` is the flag's; ``slider`` (low, high,
-            step) puts it on the page.
+        more: ``low`` or ``above`` (exclusive), ``high`` and ``endless`` (inf is a value, too) limit
+            a number, and every number has limits; ``choose`` says them in an error where there is
+            more to say; ``read`` checks a text; ``otherwise`` holds where nobody says anything;
+            ``metavar`` is the flag's; ``slider`` (low, high, step) puts it on the page.
     """
     return field(default=default, metadata={"kind": kind, "group": group, "text": text, **more})
 
@@ -99,11 +103,11 @@ class Sampling:
 
     temperature: float | None = setting(
         float, None, DRAWN, "below 1 safer, above 1 wilder, 0 always the likeliest event",
-        low=0, choose="0 (argmax) or more", otherwise=1.0, slider=(0.5, 1.5, 0.01),
+        low=0, high=5, choose="0 (argmax) to 5", otherwise=1.0, slider=(0.5, 1.5, 0.01),
     )  # fmt: skip
     top_k: int | None = setting(
         int, None, DRAWN, "only the K likeliest events",
-        low=1, choose="1 or more, or leave it out", metavar="K",
+        low=1, high=1000, choose="1 or more, up to 1000, or leave it out", metavar="K",
     )  # fmt: skip
     top_p: float | None = setting(
         float, None, DRAWN, "only the likeliest events that make up P of the probability",
@@ -127,35 +131,36 @@ class Sampling:
         float, None, DRAWN,
         "performances: how strongly pace, polyphony, register and loudness are drawn back to the "
         "motif's; 0 leaves the model alone",
-        low=0, high=4, choose="0 to 4", otherwise=1.0, slider=(0, 2, 0.1),
+        low=0, high=4, otherwise=1.0, slider=(0, 2, 0.1),
     )  # fmt: skip
     hold_seconds: float | None = setting(
         float, None, CARE,
         "from this age on the end of a note grows likelier, in proportion to its age (default: "
         "what the checkpoint says, else left to the model, as inf does)",
-        above=0, endless=True, metavar="S", choose="more than 0, or inf to leave the model alone",
+        above=0, high=LONGEST_SECONDS, endless=True, metavar="S",
+        choose=f"more than 0, up to {LONGEST_SECONDS:g}, or inf to leave the model alone",
     )  # fmt: skip
     max_note_seconds: float | None = setting(
         float, None, CARE, "close a note that has lasted so long",
-        low=0.1, high=LONGEST_SECONDS, choose="0.1 or more", otherwise=20.0, metavar="S",
+        low=0.1, high=LONGEST_SECONDS, otherwise=20.0, metavar="S",
     )  # fmt: skip
     # docs/accompaniment.md says what it gives.
     in_time: float | None = setting(
         float, None, DRAWN,
         "a piano to a melody in strict time: by how many nats moving to a half beat, or to a note "
         "of the melody, is likelier than the model has it; 0 leaves the model alone",
-        low=0, high=10, choose="0 to 10", otherwise=1.0, metavar="NATS",
+        low=0, high=10, otherwise=1.0, metavar="NATS",
     )  # fmt: skip
     # docs/piano.md says what both give.
     candidates: int | None = setting(
         int, None, CHOICE,
         "draw N continuations side by side for each sample and keep the one that stays closest to "
         "the motif; of a performance (else 1)",
-        low=1, high=MOST_CANDIDATES, choose=f"1 to {MOST_CANDIDATES}", otherwise=4, metavar="N",
+        low=1, high=MOST_CANDIDATES, otherwise=4, metavar="N",
     )  # fmt: skip
     resample: int | None = setting(
         int, None, CHOICE, "draw again what degenerates, up to N times",
-        low=0, high=1000, choose="0 to 1000", otherwise=2, metavar="N",
+        low=0, high=1000, otherwise=2, metavar="N",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -186,10 +191,8 @@ class Sampling:
         for name, value in values.items():
             if name not in known:
                 raise ConfigError(f"{name!r} is unknown; known are {', '.join(known)}.")
-            kind = known[name]
-            fits = type(value) is kind or (kind is float and type(value) is int)
-            if not fits:
-                raise ConfigError(f"{name}={value!r}; give {_KINDS[kind]}, or leave it out.")
+            if value is None:  # here what is left open is left out
+                raise ConfigError(f"{name}=None; give {_KINDS[known[name]]}, or leave it out.")
         return cls(**values)
 
 
@@ -211,7 +214,7 @@ class Settings(Sampling):
         choose=f"0 to {LONGEST_SECONDS:g}, what a MIDI file holds",
     )  # fmt: skip
     events: int | None = setting(
-        int, None, LENGTH, "length in events instead of seconds", low=0, choose="0 or more"
+        int, None, LENGTH, "length in events instead of seconds", low=0, high=MOST_EVENTS
     )
     # docs/piano.md and docs/chorales.md say how often it succeeds.
     end: str = setting(
@@ -220,13 +223,18 @@ class Settings(Sampling):
         "end; cut: it stops there",
         read=lambda text: _one_of(text, ENDS), metavar="{close,cut}",
     )  # fmt: skip
-    seed: int = setting(int, 0, DRAWN, "another seed, another result")
+    seed: int = setting(
+        int, 0, DRAWN, "another seed, another result", low=-(2**63), high=2**63 - 1,
+        choose="a whole number of 64 bits",
+    )  # fmt: skip
     context: int | None = setting(
-        int, None, DRAWN, "events the model reads at once (default: its own)"
-    )
+        int, None, DRAWN, "events the model reads at once (default: its own)",
+        low=2, high=MOST_EVENTS,
+    )  # fmt: skip
     primer_seconds: float | None = setting(
         float, None, PRIMER, "read only its last part",
-        above=0, choose="more than 0, or leave it out",
+        above=0, high=LONGEST_SECONDS,
+        choose=f"more than 0, up to {LONGEST_SECONDS:g}, or leave it out",
     )  # fmt: skip
     keep_silence: bool = setting(bool, False, PRIMER, "keep the time before its first note")
 
@@ -234,12 +242,8 @@ class Settings(Sampling):
         str, None, WISH, "a key such as 'F# minor', or motif: notes outside it become rare",
         read=lambda text: text in ("motif", "none") or read_key(text),
     )  # fmt: skip
-    low: str | None = setting(
-        str, None, WISH, "the lowest note, such as C3", read=lambda text: read_pitch(text)
-    )
-    high: str | None = setting(
-        str, None, WISH, "the highest note, such as C6", read=lambda text: read_pitch(text)
-    )
+    low: str | None = setting(str, None, WISH, "the lowest note, such as C3", read=read_pitch)
+    high: str | None = setting(str, None, WISH, "the highest note, such as C6", read=read_pitch)
     pace: float | None = setting(
         float, None, WISH, "notes a second, in those of the motif: 0.5 is half as many",
         low=0.25, high=4, choose="0.25 to 4 times that of the motif", metavar="FACTOR",
@@ -248,21 +252,16 @@ class Settings(Sampling):
         str, None, WISH, f"one of {', '.join(LOUDNESS)}", read=lambda text: _one_of(text, LOUDNESS)
     )
     voices: int | None = setting(
-        int, None, WISH, "notes that sound at a time, at most", low=1, high=88, choose="1 to 88",
-        metavar="N",
+        int, None, WISH, "notes that sound at a time, at most", low=1, high=88, metavar="N"
     )  # fmt: skip
     calm: bool = setting(
-        bool,
-        False,
-        WISH,
+        bool, False, WISH,
         f"temperature {CALM[0]:g} and top-p {CALM[1]:g}, where they are not given",
-    )
+    )  # fmt: skip
     bold: bool = setting(
-        bool,
-        False,
-        WISH,
+        bool, False, WISH,
         f"temperature {BOLD[0]:g} and top-p {BOLD[1]:g}, where they are not given",
-    )
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -316,28 +315,40 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     return replace(whole, **fields_given)
 
 
+def check_count(name: str, count: int) -> None:
+    """Refuse a number of samples, or of what they are chosen from, that nobody can want.
+
+    Raises:
+        ConfigError: it is outside 1 to `MOST_SAMPLES`.
+    """
+    if not 1 <= count <= MOST_SAMPLES:
+        raise ConfigError(f"{name}={count}; choose 1 to {MOST_SAMPLES}.")
+
+
 def _check(name: str, value: Any, known: Mapping[str, Any]) -> None:
-    """Refuse a value outside the limits of its field.
+    """Refuse a value of another kind, or outside the limits of its field.
 
     Raises:
         ConfigError: naming value and limits.
     """
-    if value is not None and "read" in known:
+    if value is None:
+        return
+    kind = known["kind"]
+    if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{name}={value!r:.40}; give {_KINDS[kind]}, or leave it out.")
+    if kind is str:
         try:
             known["read"](value)
         except ConfigError as error:
             raise ConfigError(f"{name}={value}; choose {error}") from None
-    if value is None or "choose" not in known:
-        return
-    low, high, above = (known.get(key) for key in ("low", "high", "above"))
-    within = (
-        (low is None or value >= low)
-        and (high is None or value <= high)
-        and (above is None or value > above)
-        and value < math.inf
-    )
-    if not within and not (known.get("endless") and value == math.inf):
-        raise ConfigError(f"{name}={value:g}; choose {known['choose']}.")
+    elif kind is not bool:
+        above = known.get("above")
+        low, high = known.get("low", above), known["high"]
+        endless = known.get("endless") and value == math.inf
+        if not ((low <= value <= high and value != above) or endless):
+            choice = known.get("choose", f"{low:,.10g} to {high:,.10g}")
+            shown = f"{value:g}" if isinstance(value, float) else str(value)[:40]
+            raise ConfigError(f"{name}={shown}; choose {choice}.")
 
 
 #: What holds where neither the call nor the checkpoint says anything.

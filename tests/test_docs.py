@@ -13,7 +13,8 @@ import pytest
 
 import music_transformer
 from music_transformer.cli import main as front
-from music_transformer.sampling import Settings
+from music_transformer.render.pianoroll import MOST_INCHES
+from music_transformer.sampling import MOST_SAMPLES, Settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GUIDES = ("*.md", "docs/*.md", "scripts/**/*.md", "checkpoints/**/*.md", "data/motifs/*.md")
@@ -132,3 +133,15 @@ def test_the_page_of_the_api_has_every_public_name_and_every_setting() -> None:
     rows = [f"| `{one.name}` | {one.metadata['text']} |" for one in dataclasses.fields(Settings)]
     assert settings == [one.name for one in dataclasses.fields(Settings)]
     assert [row for row in rows if row not in page] == []
+
+
+def test_the_page_of_limits_has_those_of_every_number() -> None:
+    page = text_of("docs/limits.md").replace(",", "")
+    for one in dataclasses.fields(Settings):
+        known = one.metadata
+        if known["kind"] not in (int, float) or one.name == "seed":
+            continue
+        low = f"above {known['above']:g}" if "above" in known else f"{known['low']:.10g}"
+        assert f"| `{one.name}` | {low} | {known['high']:.10g}" in page
+    assert f"{MOST_SAMPLES} samples" in page
+    assert f"{MOST_INCHES:g} inches {150 * MOST_INCHES:g} pixels" in page

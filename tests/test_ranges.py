@@ -1,7 +1,10 @@
 """Numbers that nothing is made for: one line, exit 2, before any work."""
 
+import dataclasses
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from music_transformer.datasets.prepared import write_prepared
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.representations import PerformanceTokenizer
+from music_transformer.sampling import Settings
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.estimate import require_memory
 
@@ -55,6 +59,48 @@ def test_no_flag_takes_a_number_out_of_range(
         printed = capsys.readouterr().err
         assert "Traceback" not in printed
         assert flag in printed
+
+
+NUMBERS = [one for one in dataclasses.fields(Settings) if one.metadata["kind"] in (int, float)]
+TEXTS = {"key": "H major", "low": "C99", "high": "X", "loudness": "fff", "end": "never"}
+
+
+def _beyond(one: dataclasses.Field[Any]) -> list[Any]:
+    """What lies just outside both limits of a setting, and is no number."""
+    known = one.metadata
+    step = 1 if known["kind"] is int else 1e-3
+    low = known["above"] if "above" in known else known["low"] - step
+    return [low, known["high"] + step, *([math.nan] if known["kind"] is float else [])]
+
+
+@pytest.mark.parametrize("one", NUMBERS, ids=lambda one: str(one.name))
+def test_every_number_that_is_drawn_by_has_a_lower_and_an_upper_limit(
+    one: dataclasses.Field[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lowest, highest = one.metadata.get("low"), one.metadata["high"]
+    for inside in (highest, *([lowest] if lowest is not None else [])):
+        assert getattr(Settings(**{one.name: inside}), one.name) == inside
+    for value in _beyond(one):
+        with pytest.raises(ConfigError, match=rf"^{one.name}=\S+; choose .*\.$"):
+            Settings(**{one.name: value})
+        flag = f"--{one.name.replace('_', '-')}={value}"
+        assert main(["generate", "--checkpoint", "x", "--out", "o.mid", flag]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert "error: " in line
+    for value in ("much", True, [1]):
+        with pytest.raises(ConfigError, match=rf"^{one.name}=.*; give a (whole )?number"):
+            Settings(**{one.name: value})
+
+
+@pytest.mark.parametrize(("name", "text"), TEXTS.items())
+def test_a_wish_in_words_that_means_nothing_is_one_line(
+    name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in (text, 7):
+        with pytest.raises(ConfigError, match=rf"^{name}={value}; (choose|give)"):
+            Settings(**{name: value})
+    assert main(["generate", "--checkpoint", "x", "--out", "o.mid", f"--{name}={text}"]) == 2
+    assert f"error: {name}={text}; choose " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

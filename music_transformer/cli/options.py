@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from music_transformer.cli.output import check_output, naming, report_warnings, warn
 from music_transformer.errors import ConfigError, RenderError
-from music_transformer.sampling import DRAWN, Settings
+from music_transformer.sampling import DRAWN, Settings, check_count
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -82,8 +82,7 @@ def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
         ConfigError: a file that may not be written.
         RenderError: an extra that is missing, before the work that could not be written.
     """
-    if args.samples < 1:
-        raise ConfigError(f"--samples {args.samples}; choose 1 or more.")
+    check_count("samples", args.samples)
     if args.out.suffix.lower() in (".wav", ".png"):
         raise ConfigError(f"{args.out}: give --out the name of the MIDI file, ending in .mid.")
     suffixes = {"midi": args.out.suffix}

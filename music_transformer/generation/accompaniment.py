@@ -17,7 +17,7 @@ from music_transformer.generation.harmony import harmonize
 from music_transformer.generation.loop import SampleSpec
 from music_transformer.generation.report import Report
 from music_transformer.notes import NoteSequence
-from music_transformer.sampling import settings_of
+from music_transformer.sampling import check_count, settings_of
 
 DEFAULT_CANDIDATES = 8
 
@@ -81,8 +81,7 @@ def accompany(
             f"{kind}s; take one of chorales, such as bach, or of accompaniments, "
             "such as piano-accompaniment."
         )
-    if candidates < 1:
-        raise ConfigError(f"candidates={candidates}; choose 1 or more.")
+    check_count("candidates", candidates)
     how = settings_of(settings)
     for name in ("seconds", "events"):
         if getattr(how, name) is not None:

@@ -37,7 +37,7 @@ from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Limits
 from music_transformer.representations.chorale.grid import N_VOICES
-from music_transformer.sampling import Settings, settings_of
+from music_transformer.sampling import Settings, check_count, settings_of
 
 #: Called with how much is done and how much is asked for, in seconds or in events.
 Progress = Callable[[float, float], None]
@@ -88,8 +88,7 @@ def generate_batch(
         samples: how many.
         settings: they, `on_progress` and the errors are as in `generate`.
     """
-    if samples < 1:
-        raise ConfigError(f"samples={samples}; choose 1 or more.")
+    check_count("samples", samples)
     how = settings_of(settings)
     if math.isinf(how.asked):
         raise ConfigError("seconds=inf never ends; use stream, and close it.")

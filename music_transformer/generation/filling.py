@@ -27,7 +27,7 @@ from music_transformer.generation.report import Generation
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
 from music_transformer.representations.accompaniment.merge import giving_way, later
 from music_transformer.representations.performance.gap import LATER_SECONDS, window_for
-from music_transformer.sampling import settings_of
+from music_transformer.sampling import check_count, settings_of
 
 LONGEST_SECONDS = 60.0
 _SAME_SECONDS = 1e-6
@@ -66,6 +66,7 @@ def fill(
         raise ConfigError(
             f"a gap from {start:g} s to {end:g} s: choose one of at most {LONGEST_SECONDS:g} s."
         )
+    check_count("samples", samples)
     how = settings_of(settings)
     if how.seconds is not None or how.events is not None:
         raise ConfigError("seconds, events: what is composed is as long as the gap; leave it out.")

@@ -76,7 +76,7 @@ def plot_attention(
             f"note {query} with weights on {weights.shape[1]} notes: the piece has {len(notes)}."
         )
     seconds = max(notes.end_time, 1.0)
-    figure = new_figure(min(max(0.4 * seconds, 9.0), 26.0), 5.4)
+    figure = new_figure(max(0.4 * seconds, 9.0), 5.4)
     axes = figure.add_subplot()
     low, high = pitch_limits(notes)
     draw_keyboard(axes, low, high)

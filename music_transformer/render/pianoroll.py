@@ -30,6 +30,8 @@ CONTINUATION_SHADES = ("#f6bd9f", "#8f2304")
 _BLACK_KEYS = (1, 3, 6, 8, 10)
 _KEY_NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 INK = "#333333"
+#: The width and the height of a picture at most: 3,900 pixels.
+MOST_INCHES = 26.0
 _MOST_BARS = 100  # with a line each
 
 
@@ -60,7 +62,7 @@ def plot_pianoroll(
     Raises:
         RenderError: [plot] is not installed.
     """
-    figure = new_figure(min(max(0.28 * notes.end_time, 9.0), 26.0), 4.6)
+    figure = new_figure(max(0.28 * notes.end_time, 9.0), 4.6)
     axes = figure.add_subplot()
     draw_pianoroll(axes, notes, primer_end=primer_end, gap=gap, melody_track=melody_track)
     if title is not None:
@@ -123,7 +125,9 @@ def draw_pianoroll(
 def new_figure(
     width: float, height: float, *, layout: Literal["constrained", "compressed"] = "constrained"
 ) -> Figure:
-    """An empty figure of so many inches, on the Agg canvas; notebooks show it as it is.
+    """An empty figure of so many inches, at most `MOST_INCHES`, on the Agg canvas.
+
+    Notebooks show it as it is.
 
     Raises:
         RenderError: [plot] is not installed.
@@ -142,7 +146,8 @@ def new_figure(
             self.savefig(page, format="png")
             return page.getvalue()
 
-    figure = ShownFigure(figsize=(width, height), dpi=150, layout=layout)
+    size = min(width, MOST_INCHES), min(height, MOST_INCHES)
+    figure = ShownFigure(figsize=size, dpi=150, layout=layout)
     FigureCanvasAgg(figure)
     return figure
 

@@ -170,7 +170,7 @@ def test_a_performance_checkpoint_is_refused_in_one_line(
     ("flags", "words"),
     [
         (["--samples", 4], "--candidates 3"),
-        (["--samples", 0], "--samples 0"),
+        (["--samples", 0], "samples=0; choose 1"),
         (["--candidates", 0], "candidates=0"),
         (["--temperature", -1], "temperature=-1"),
         (["--context", 1], "context=1"),

@@ -379,7 +379,7 @@ def test_a_checkpoint_that_says_nonsense_of_sampling_is_one_line(
         (("--top-p", "0"), "top_p=0"),
         (("--top-p", "1.01"), "top_p=1.01"),
         (("--min-p", "2"), "min_p=2"),
-        (("--samples", "0"), "samples 0"),
+        (("--samples", "0"), "samples=0; choose 1 to 1000"),
         (("--primer-seconds", "0"), "primer_seconds=0"),
         (("--context", "1"), "context=1"),
         (("--resample", "-1"), "resample=-1"),

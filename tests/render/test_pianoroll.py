@@ -12,7 +12,7 @@ import pytest
 
 from music_transformer.errors import RenderError
 from music_transformer.notes import NoteSequence, Pedals
-from music_transformer.render.pianoroll import pitch_name, plot_pianoroll
+from music_transformer.render.pianoroll import MOST_INCHES, new_figure, pitch_name, plot_pianoroll
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,3 +131,10 @@ def test_bars_have_a_line_and_a_number_each_while_there_are_few() -> None:
     ]
     many = plot_pianoroll(notes, bars=np.linspace(0, 8, 150)).axes[0]
     assert [text.get_text() for text in many.texts][:3] == ["1", "3", "5"]
+
+
+def test_no_picture_is_wider_than_a_bound_however_long_the_music_is() -> None:
+    days = NoteSequence(pitch=[60, 62], velocity=[80, 80], start=[0, 2e5], end=[1, 2e5 + 1])
+    assert plot_pianoroll(days).get_size_inches()[0] == MOST_INCHES
+    assert plot_pianoroll(THREE).get_size_inches()[0] == 9
+    assert tuple(new_figure(300, 300).get_size_inches()) == (MOST_INCHES, MOST_INCHES)

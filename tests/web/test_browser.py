@@ -18,8 +18,9 @@ import pytest
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.filling import kept_beside
 from music_transformer.generation.loop import NumberedIds
-from music_transformer.midi import read_midi
+from music_transformer.midi import read_midi, write_midi
 from music_transformer.midi.read import read_midi_bytes
+from music_transformer.notes import NoteSequence
 from music_transformer.sampling import BOLD
 from music_transformer.web.takes import Take
 from tests.web.conftest import Client
@@ -297,6 +298,17 @@ def test_a_bad_file_is_a_line_on_the_page(page: Page, tmp_path: Path, motifs: Pa
     page.upload(motifs / "c_major_scale.mid")
     page.wait(lambda: page.notes() == 8)
     assert not page.one("#motif-error").is_displayed()
+
+
+def test_a_motif_of_hours_is_a_roll_of_a_bounded_width(page: Page, tmp_path: Path) -> None:
+    hours = [3000.0 * index for index in range(40)]
+    notes = NoteSequence(
+        pitch=[60] * 40, velocity=[80] * 40, start=hours, end=[at + 1 for at in hours]
+    )
+    page.upload(write_midi(notes, tmp_path / "hours.mid"))
+    page.wait(lambda: page.notes() == 40)
+    width = "return document.querySelector('#motif-roll .roll-span').offsetWidth"
+    page.wait(lambda: 40_000 < page.browser.execute_script(width) < 60_000)
 
 
 def test_a_file_can_be_dropped(page: Page, motifs: Path) -> None:

@@ -5,6 +5,8 @@
 import { isBlack, keyOf, pitchName } from "./notes.js";
 
 const MIN_PIXELS_PER_SECOND = 11;
+const MOST_PIXELS = 50_000; // of a whole roll: a motif of hours is drawn smaller
+const STEPS = [1, 5, 10, 60, 600, 3600, 36_000]; // seconds between labels
 const AXIS = 18;
 const GUTTER = 32; // the names of the pitches, where no note is drawn
 const LONG_PRESS_MS = 500;
@@ -94,7 +96,8 @@ export class Roll {
   }
 
   get scale() {
-    return Math.max((this.box.clientWidth - GUTTER) / this.total, MIN_PIXELS_PER_SECOND);
+    const least = Math.min(MIN_PIXELS_PER_SECOND, MOST_PIXELS / this.total);
+    return Math.max((this.box.clientWidth - GUTTER) / this.total, least);
   }
 
   #paint() {
@@ -129,11 +132,14 @@ export class Roll {
       const y = this.#y(pitch, height);
       if (isBlack(pitch)) { pen.fillStyle = ink.row; pen.fillRect(left, y, right - left, row); }
     }
-    const every = this.scale > 60 ? 1 : this.scale > 11.9 ? 5 : 10;
+    const every = STEPS.find((step) => step * this.scale > 59) ?? STEPS.at(-1);
     // Bar lines where the metre is known, else seconds.
     const [lines, color] = this.bars.length ? [this.bars, ink.line] : [ticks(left, right, this.scale, every), ink.beat];
     pen.fillStyle = color;
-    for (const second of lines) pen.fillRect(Math.round(second * this.scale), 0, 1, height - AXIS);
+    for (const second of lines) {
+      const x = Math.round(second * this.scale);
+      if (x >= left && x <= right) pen.fillRect(x, 0, 1, height - AXIS);
+    }
     for (let pitch = Math.ceil(this.low / 12) * 12; pitch <= this.high; pitch += 12) {
       pen.fillStyle = ink.line;
       pen.fillRect(left, Math.round(this.#y(pitch, height) + row), right - left, 1);
