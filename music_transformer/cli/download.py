@@ -1,4 +1,4 @@
-"""`download`: a corpus from its official source, or released weights.
+"""`download`: a corpus from its official source, released weights, or a better piano.
 
 What comes is checked by size and sha256; an interrupted download goes on when it is run again.
 """
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from music_transformer.datasets.download import Download
 
 DESCRIPTION = (
-    "Fetch a corpus from its official source, or released weights from the "
-    "project's releases, checked by size and sha256. An interrupted download goes on when the "
-    "command is given again."
+    "Fetch a corpus from its official source, released weights from the "
+    "project's releases, or the sound of a better piano, checked by size and sha256. An "
+    "interrupted download goes on when the command is given again."
 )
 EPILOG = """\
 examples:
   music-transformer download jsb --out data/Jsb16thSeparated.json
   music-transformer download maestro --out data/maestro-v3.0.0-midi.zip
   music-transformer download piano --out checkpoints/piano
+  music-transformer download piano-soundfont
   music-transformer download piano --from clone/checkpoints/piano --out checkpoints/piano
 """
 
@@ -32,13 +33,15 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument(
-        "what", metavar="WHAT", help="jsb, maestro, bach, piano or piano-accompaniment"
+        "what",
+        metavar="WHAT",
+        help="jsb, maestro, bach, piano, piano-accompaniment, piano-fill or piano-soundfont",
     )
     parser.add_argument(
         "--out",
         type=Path,
-        required=True,
-        help="file to make, or an existing folder to put it in; a folder to make for a checkpoint",
+        help="file to make, or an existing folder to put it in; a folder to make for a checkpoint "
+        "(default, of piano-soundfont alone: data/piano.sf2)",
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
@@ -51,13 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fetch or copy, print where it is."""
-    from music_transformer.datasets.download import CHECKPOINTS, DOWNLOADS
+    from music_transformer.datasets.download import CHECKPOINTS, DOWNLOADS, SOUNDFONT_PACKAGE
 
+    if args.what == SOUNDFONT_PACKAGE.name:
+        return _soundfont(args)
+    known = ", ".join((*DOWNLOADS, *CHECKPOINTS, SOUNDFONT_PACKAGE.name))
+    if args.out is None and args.what in known.split(", "):
+        raise ConfigError(f"download {args.what}: say where to put it, with --out.")
     if args.what in DOWNLOADS:
         return _corpus(args, DOWNLOADS[args.what])
     if args.what in CHECKPOINTS:
         return _checkpoint(args, CHECKPOINTS[args.what])
-    known = ", ".join((*DOWNLOADS, *CHECKPOINTS))
     raise ConfigError(f"download {args.what}: unknown; choose from {known}.")
 
 
@@ -71,6 +78,28 @@ def _corpus(args: argparse.Namespace, download: "Download") -> int:
         copy_file(download, args.source, out)
     else:
         fetch(download, out, url=args.url, progress=Bar())
+    return _told(args, download, out)
+
+
+def _soundfont(args: argparse.Namespace) -> int:
+    """Fetch or copy the sound font of a better piano."""
+    from music_transformer.datasets.download import PIANO_SOUNDFONT, copy_soundfont, fetch_soundfont
+    from music_transformer.render.audio import PIANO_FONT, PIANO_FONT_PATH
+
+    out = args.out or PIANO_FONT_PATH
+    out = check_output(out / PIANO_FONT_PATH.name if out.is_dir() else out, args.force)
+    print(f"{args.what}: {PIANO_SOUNDFONT.terms}", file=sys.stderr)
+    if args.source is not None:
+        copy_soundfont(args.source, out)
+    else:
+        fetch_soundfont(out, url=args.url, progress=Bar())
+    font = PIANO_FONT if args.out is None else out
+    print(f"{args.what}: use it with --soundfont {font}", file=sys.stderr)
+    return _told(args, PIANO_SOUNDFONT, out)
+
+
+def _told(args: argparse.Namespace, download: "Download", out: Path) -> int:
+    """Print where a file is."""
     if args.json:
         print_json({"path": str(out), "size": download.size, "sha256": download.sha256})
     else:

@@ -81,7 +81,7 @@ def _add_build(steps: Any) -> None:
     parser.add_argument(
         "--format", choices=("opus", "wav"), default="opus", help="of the clips (default: opus)"
     )
-    parser.add_argument("--soundfont", type=Path, metavar="FONT.sf2", help="the instrument")
+    parser.add_argument("--soundfont", type=Path, metavar="FONT", help="as in `render`")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
     parser.add_argument("--force", action="store_true", help="replace an earlier test in --out")
     parser.set_defaults(step=run_build)

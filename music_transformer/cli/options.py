@@ -68,6 +68,7 @@ def add_results(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument("--out", type=Path, metavar="OUT.mid", help=out)
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
     parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
+    parser.add_argument("--soundfont", metavar="FONT", help="with --wav: as in `render`")
     parser.add_argument("--plot", action="store_true", help="write the piano roll too, as OUT.png")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
     parser.add_argument(
@@ -102,6 +103,12 @@ def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
             raise RenderError(
                 f"--{flag} needs the [{extra}] extra: pip install music-transformer[{extra}]"
             )
+    if args.soundfont is not None:
+        if not args.wav:
+            raise ConfigError("--soundfont is for the sound; add --wav.")
+        from music_transformer.render.audio import find_soundfont
+
+        find_soundfont(args.soundfont)
     return files
 
 

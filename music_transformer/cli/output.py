@@ -80,7 +80,8 @@ def write_results(
     if "wav" in paths:
         from music_transformer.render.audio import render_audio
 
-        render_audio(notes if heard is None else heard, paths["wav"])
+        played = notes if heard is None else heard
+        render_audio(played, paths["wav"], soundfont=args.soundfont)
     if "plot" in paths:
         from music_transformer.render.pianoroll import plot_pianoroll
 

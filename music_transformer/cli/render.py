@@ -33,8 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--soundfont",
         type=Path,
-        metavar="FONT.sf2",
-        help="the instrument (default: the font inside the installed pretty_midi)",
+        metavar="FONT",
+        help="the instrument: an .sf2 file, or piano, which `download piano-soundfont` fetches "
+        "(default: the small one inside the installed pretty_midi)",
     )
     parser.add_argument(
         "--primer-end",

@@ -4,7 +4,7 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from music_transformer.errors import ConfigError
+from music_transformer.errors import ConfigError, RenderError
 
 DESCRIPTION = (
     "Serve a page to this machine's browser: drop a MIDI file or play a motif, "
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another name under which browsers may reach it; may be repeated",
     )
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
-    parser.add_argument("--soundfont", type=Path, metavar="FONT.sf2", help="as in `render`")
+    parser.add_argument("--soundfont", type=Path, metavar="FONT", help="as in `render`")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
 
 
@@ -52,8 +52,13 @@ def run(args: argparse.Namespace) -> int:
     for library in ("starlette", "uvicorn"):
         if importlib.util.find_spec(library) is None:
             raise ConfigError("serve needs the [web] extra: pip install music-transformer[web]")
-    if args.soundfont is not None and not args.soundfont.is_file():
-        raise ConfigError(f"--soundfont {args.soundfont}: there is no such file.")
+    if args.soundfont is not None:
+        from music_transformer.render.audio import find_soundfont
+
+        try:
+            find_soundfont(args.soundfont)
+        except RenderError as error:
+            raise ConfigError(str(error)) from error
 
     from music_transformer.checkpoint.hub import select_device
     from music_transformer.cli.output import warn

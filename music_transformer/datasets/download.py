@@ -1,4 +1,4 @@
-"""Corpora from their official sources and weights from a release, fetched once and checked.
+"""Corpora and a piano from their sources, weights from a release: fetched once and checked.
 
 A download is written to ``.NAME.SUM.part`` beside its destination (SUM begins its sha256, so no
 file of the user's has that name): one that breaks off goes on from there next time (HTTP Range). It
@@ -8,16 +8,18 @@ Nothing else in the package opens a connection.
 
 import hashlib
 import http.client
+import io
 import os
 import re
 import shutil
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.files import atomic_path, errors_name
@@ -58,6 +60,26 @@ MAESTRO = Download(
     "ids made from it.",
 )
 DOWNLOADS = {download.name: download for download in (JSB, MAESTRO)}
+
+_MIT = "FluidR3 GM, (c) 2000-2002, 2008 Frank Wen: MIT."
+#: The package of Debian that holds `PIANO_SOUNDFONT`.
+SOUNDFONT_PACKAGE = Download(
+    name="piano-soundfont",
+    file="fluid-soundfont-gm_3.1-5.3_all.deb",
+    url="https://deb.debian.org/debian/pool/main/f/fluid-soundfont/"
+    "fluid-soundfont-gm_3.1-5.3_all.deb",
+    size=119_610_208,
+    sha256="6f531493ac4e4d9772fd96b2488ea1790af81c196135fbdd25997da0781fc60e",
+    terms=_MIT,
+)
+PIANO_SOUNDFONT = Download(
+    name="piano-soundfont",
+    file="FluidR3_GM.sf2",
+    url=SOUNDFONT_PACKAGE.url,
+    size=148_398_306,
+    sha256="74594e8f4250680adf590507a306655a299935343583256f3b722c48a1bc1cb0",
+    terms=_MIT,
+)
 
 #: Where released weights are published, one archive for each checkpoint.
 RELEASE_URL = "https://github.com/music-transformer/music-transformer/releases/download/weights-1"
@@ -130,6 +152,51 @@ def fetch(
             _receive(download, url, part, have, progress or Progress())
     check_file(download, part, delete=True, origin=url)
     os.replace(part, out)
+
+
+def fetch_soundfont(out: Path, *, url: str | None = None, progress: Progress | None = None) -> None:
+    """Download the package of a better piano, as `fetch` does, and take the sound font out of it.
+
+    Raises:
+        DatasetError: as `fetch`.
+    """
+    package = out.with_name(f".{SOUNDFONT_PACKAGE.sha256[:16]}.deb")  # nobody else's name
+    fetch(SOUNDFONT_PACKAGE, package, url=url, progress=progress)
+    copy_soundfont(package, out)
+    package.unlink()
+
+
+def copy_soundfont(source: Path, out: Path) -> None:
+    """Copy a local sound font, or the one in a local copy of its package.
+
+    Raises:
+        DatasetError: it is missing or another file.
+    """
+    if source.suffix != ".deb":
+        copy_file(PIANO_SOUNDFONT, source, out)
+        return
+    if not source.is_file():
+        raise DatasetError(f"{source}: no such file; expected a copy of {SOUNDFONT_PACKAGE.file}.")
+    check_file(SOUNDFONT_PACKAGE, source, delete=False, origin=str(source))
+    with atomic_path(out) as temporary:
+        with open(source, "rb") as file, open(temporary, "wb") as font:
+            _seek_member(file, b"data.tar.xz")
+            with tarfile.open(fileobj=file, mode="r|xz") as packed:
+                for member in packed:
+                    if member.name.endswith(PIANO_SOUNDFONT.file):
+                        shutil.copyfileobj(packed.extractfile(member) or io.BytesIO(), font)
+                        break
+        check_file(PIANO_SOUNDFONT, temporary, delete=False, origin=str(source))
+
+
+def _seek_member(file: BinaryIO, name: bytes) -> None:
+    """Go to the contents of a member of an ar archive, which is what a package of Debian is."""
+    file.seek(8)  # !<arch>
+    while header := file.read(60):
+        if header.startswith(name):
+            return
+        size = int(header[48:58])
+        file.seek(size + size % 2, os.SEEK_CUR)
 
 
 def copy_file(download: Download, source: Path, out: Path) -> None:

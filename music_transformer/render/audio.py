@@ -14,7 +14,8 @@ midirenderer 0.1.3 writes Opus itself, but cannot scale it, and at every bitrate
 it writes decodes to noise.
 
 The default font is the TimGM6mb.sf2 that pretty_midi installs. It is GPL-2: it is read where it
-lies and never copied, and found without importing pretty_midi.
+lies and never copied, and found without importing pretty_midi. A better piano, FluidR3 (MIT), comes
+with `download piano-soundfont` and is called `piano` from then on.
 
 How loud a recording is to the ear, and the gain that makes all recordings equally loud.
 
@@ -42,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from music_transformer.errors import ConfigError, RenderError
-from music_transformer.files import atomic_path, errors_name
+from music_transformer.files import atomic_path, checkout, errors_name
 from music_transformer.midi.write import write_midi
 from music_transformer.notes import NoteSequence, Pedals
 
@@ -65,6 +66,10 @@ MAX_SOUND_SECONDS = 3600.0
 DEFAULT_FONT_HIGHEST = 108
 
 _FONT_NAME = "TimGM6mb.sf2"
+#: What `--soundfont piano` means, where `download piano-soundfont` puts it and where Debian does.
+PIANO_FONT = "piano"
+PIANO_FONT_PATH = Path("data") / "piano.sf2"
+_SYSTEM_FONT = Path("/usr/share/sounds/sf2/FluidR3_GM.sf2")
 _SAMPLE_RATE = 48_000
 _BLOCK_FRAMES = 1 << 16
 _STRETCH_SECONDS = 300
@@ -92,7 +97,7 @@ def render_audio(
     Args:
         notes: played with the pedal applied, all tracks as piano.
         path: an existing file is replaced.
-        soundfont: an .sf2 file; None takes the one inside the installed pretty_midi.
+        soundfont: as `find_soundfont` takes it.
         max_seconds: longer sound is refused before any work.
 
     Raises:
@@ -173,7 +178,7 @@ def synthesize(
         RenderError: as `render_audio`.
     """
     check_sound_length(notes.end_time, max_seconds)
-    font = default_soundfont() if soundfont is None else Path(soundfont)
+    font = find_soundfont(soundfont)
     try:
         font_bytes = font.read_bytes()
     except OSError as error:
@@ -249,6 +254,32 @@ def audio_html(notes: NoteSequence) -> str:
     _write_frames(page, mono[:, None], sound.sample_rate // 2, gain(*sound))
     data = base64.b64encode(page.getvalue()).decode("ascii")
     return f'<br><audio controls src="data:audio/wav;base64,{data}"></audio>'
+
+
+def find_soundfont(name: str | os.PathLike[str] | None = None) -> Path:
+    """The file of a sound font: a path, ``piano``, or None for the default one.
+
+    ``piano`` is looked up in ``./data``, in the ``data`` of a clone, and among those of the system.
+
+    Raises:
+        RenderError: there is none.
+    """
+    if name is None:
+        return default_soundfont()
+    if Path(name).is_file():
+        return Path(name)
+    if os.fspath(name) != PIANO_FONT:
+        raise RenderError(
+            f"{name}: no such file; give an .sf2 file with --soundfont, or {PIANO_FONT}."
+        )
+    places = PIANO_FONT_PATH, (checkout() or Path()) / PIANO_FONT_PATH, _SYSTEM_FONT
+    for place in places:
+        if place.is_file():
+            return place
+    raise RenderError(
+        f"no sound font {PIANO_FONT!r} in {', '.join(str(place) for place in places)}: "
+        "music-transformer download piano-soundfont fetches it."
+    )
 
 
 def default_soundfont() -> Path:

@@ -22,7 +22,7 @@ from music_transformer.midi.bars import part_of
 from music_transformer.midi.write import write_midi
 from music_transformer.motifs import find_motifs
 from music_transformer.notes import NoteSequence
-from music_transformer.render.audio import default_soundfont, render_audio
+from music_transformer.render.audio import find_soundfont, render_audio
 from music_transformer.sampling import Settings
 from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import CONTINUE, FILL, Model, Shelf
@@ -339,7 +339,7 @@ def has_sound(soundfont: Path | None = None) -> bool:
     if importlib.util.find_spec("midirenderer") is None:
         return False
     try:
-        return (soundfont or default_soundfont()).is_file()
+        return find_soundfont(soundfont).is_file()
     except RenderError:
         return False
 

@@ -28,14 +28,22 @@ from music_transformer.generation.loop import SampleSpec
 from music_transformer.generation.steering import key_of
 from music_transformer.midi import read_midi
 from music_transformer.motifs import find_motifs
-from music_transformer.sampling import SCALES
+from music_transformer.sampling import SCALES, read_key
 
 Measure = Callable[[Generation, list[int]], Any]
 
 
 def in_key(made: Generation, motif: list[int]) -> float:
     """Share of the notes in the motif's key."""
-    tonic, mode = key_of(motif)
+    return _share_in(made, *key_of(motif))
+
+
+def in_foreign_key(made: Generation, _: list[int]) -> float:
+    """Share of the notes in F# minor, whatever the motif's key is."""
+    return _share_in(made, *read_key("F# minor"))
+
+
+def _share_in(made: Generation, tonic: int, mode: str) -> float:
     return float(np.isin((made.continuation.pitch - tonic) % 12, SCALES[mode]).mean())
 
 
@@ -63,13 +71,16 @@ VELOCITY: dict[str, Measure] = {
 }
 WISHES: dict[str, tuple[dict[str, Any], dict[str, Measure]]] = {
     "--key motif": ({"key": "motif"}, {"share in the key": in_key}),
+    "--key 'F# minor'": ({"key": "F# minor"}, {"share in F# minor": in_foreign_key}),
     "--low C3 --high C5": ({"low": "C3", "high": "C5"}, PITCHES),
     "--pace 0.5": ({"pace": 0.5}, {"pace": pace}),
     "--pace 1": ({"pace": 1.0}, {"pace": pace}),
     "--pace 2": ({"pace": 2.0}, {"pace": pace}),
     "--loudness pp": ({"loudness": "pp"}, VELOCITY),
     "--loudness ff": ({"loudness": "ff"}, VELOCITY),
+    "--voices 1": ({"voices": 1}, {"notes at a time": at_a_time}),
     "--voices 2": ({"voices": 2}, {"notes at a time": at_a_time}),
+    "--voices 4": ({"voices": 4}, {"notes at a time": at_a_time}),
 }
 PAIRS = ((0.8, 0.95), (0.9, 0.9), (1, 0.9), (1, 1), (1.1, 0.98), (1.2, 0.95))
 

@@ -1,8 +1,10 @@
 """`download` on the command line, without a network."""
 
 import hashlib
+import io
 import json
 import runpy
+import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from music_transformer.cli.main import main
+from music_transformer.datasets import download as downloads
 from music_transformer.datasets.download import CHECKPOINTS, RELEASE_URL
+from music_transformer.render import audio
+from music_transformer.render.audio import default_soundfont
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLOSED = "http://127.0.0.1:9/file"  # the discard port: nobody listens
@@ -150,6 +155,75 @@ def test_force_does_not_delete_a_folder_of_other_things(
     arguments = ["piano", "--from", str(checkpoint), "--out", str(tmp_path / "music"), "--force"]
     _fails(capsys, arguments, code=3, match="holds something that is no checkpoint")
     assert (tmp_path / "music" / "song.mid").exists()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package as Debian makes them, with the default font under the name of the better one."""
+    content = default_soundfont().read_bytes()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as file:
+        for name, size in (("./usr/share/doc/README", 9), ("./usr/share/FluidR3_GM.sf2", -1)):
+            member = tarfile.TarInfo(name)
+            member.size = size if size > 0 else len(content)
+            file.addfile(member, io.BytesIO(content))
+    parts = {"debian-binary": b"2.0", "control.tar.xz": b"none", "data.tar.xz": packed.getvalue()}
+    archive = b"!<arch>\n"
+    for name, part in parts.items():
+        archive += f"{name:16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(part):<10}`\n".encode()
+        archive += part + b"\n" * (len(part) % 2)
+    path = tmp_path / "local.deb"
+    path.write_bytes(archive)
+    for constant, data in (("SOUNDFONT_PACKAGE", archive), ("PIANO_SOUNDFONT", content)):
+        known = getattr(downloads, constant)
+        sum_ = hashlib.sha256(data).hexdigest()
+        monkeypatch.setattr(downloads, constant, replace(known, size=len(data), sha256=sum_))
+    monkeypatch.setattr(audio, "checkout", lambda: None)
+    monkeypatch.setattr(audio, "_SYSTEM_FONT", tmp_path / "none.sf2")
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def test_a_better_piano_is_taken_out_of_its_package_and_played_by_its_name(
+    package: Path, motifs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("midirenderer", reason="needs the [audio] extra")
+    play = ["render", str(motifs / "c_major_scale.mid"), "--soundfont", "piano", "--out", "a.wav"]
+    assert main(play) == 3
+    assert "download piano-soundfont fetches it" in capsys.readouterr().err
+    assert main(["download", "piano-soundfont", "--from", str(package)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{Path('data') / 'piano.sf2'}\n"
+    assert "MIT" in printed.err
+    assert "--soundfont piano" in printed.err
+    font = tmp_path / "data" / "piano.sf2"
+    assert font.read_bytes() == default_soundfont().read_bytes()
+    assert main(play) == 0
+    other = tmp_path / "other.sf2"
+    assert main(["download", "piano-soundfont", "--from", str(font), "--out", str(other)]) == 0
+    assert other.read_bytes() == font.read_bytes()
+    capsys.readouterr()
+    _fails(capsys, ["piano-soundfont", "--from", str(package)], code=2, match="--force")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.wav", "data", "local.deb", "other.sf2"
+    ]  # fmt: skip
+
+
+def test_of_a_wrong_package_nothing_is_kept(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package.write_bytes(package.read_bytes()[:-1])
+    _fails(
+        capsys, ["piano-soundfont", "--from", str(package)], code=3, match="not fluid-soundfont-gm"
+    )
+    arguments = ["piano-soundfont", "--from", str(tmp_path / "none.deb")]
+    _fails(capsys, arguments, code=3, match="none.deb: no such file")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["local.deb"]
+
+
+def test_without_a_place_only_the_piano_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for what in ("jsb", "piano"):
+        _fails(capsys, [what], code=2, match=f"download {what}: say where to put it, with --out.")
 
 
 def test_an_unknown_name_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from music_transformer.checkpoint.hub import fetch_checkpoint
+from music_transformer.datasets import download as downloads
 from music_transformer.datasets.download import JSB, MAESTRO, Download, copy_file, fetch
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.progress import Progress
@@ -265,3 +266,21 @@ def test_an_archive_of_weights_is_fetched_and_unpacked_and_does_not_stay(
     assert sorted(path.name for path in out.parent.iterdir()) == ["tiny", "tiny.zip"]
     for path in source.iterdir():
         assert (out / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_sound_font_is_fetched_in_its_package(
+    server: _Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[bytes, Path]] = []
+    monkeypatch.setattr(downloads, "SOUNDFONT_PACKAGE", FILE)
+    monkeypatch.setattr(
+        downloads, "copy_soundfont", lambda source, out: taken.append((source.read_bytes(), out))
+    )
+    server.break_after = 700_000
+    with pytest.raises(DatasetError, match="broke off"):
+        downloads.fetch_soundfont(tmp_path / "piano.sf2", url=server.url)
+    server.break_after = None
+    downloads.fetch_soundfont(tmp_path / "piano.sf2", url=server.url)
+    assert server.asked[-1] == "bytes=700000-"
+    assert taken == [(CONTENT, tmp_path / "piano.sf2")]
+    assert list(tmp_path.iterdir()) == []

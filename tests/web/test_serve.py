@@ -84,4 +84,4 @@ def test_a_port_that_is_taken_is_one_line(
 
 def test_a_font_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--no-browser", "--soundfont", "none.sf2"]) == 2
-    assert "there is no such file" in capsys.readouterr().err
+    assert "none.sf2: no such file" in capsys.readouterr().err
