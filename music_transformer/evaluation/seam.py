@@ -70,15 +70,16 @@ def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str
     return {name: far[name] for name in MEASURES}
 
 
-def seam_distance(primer: NoteSequence, continuation: NoteSequence) -> float:
+def seam_distance(primer: NoteSequence, continuation: NoteSequence, begin: float = 0.0) -> float:
     """How far a continuation is from its primer: mean of `MEASURES`, each over `PIANISTS`.
 
-    Of the last `PRIMER_SECONDS` of the primer, and half as much again of what follows, whose second
-    0 is the primer's end; 1 is as far as pianists go, infinite where nothing begins in either.
+    Of the last `PRIMER_SECONDS` of the primer, and half as much again of what follows from second
+    `begin` on, where 0 is the primer's end; 1 is as far as pianists go just there, infinite where
+    nothing begins in either.
     """
     end = primer.end_time
     given = part(primer, max(end - PRIMER_SECONDS, 0), end + 1e-6)
-    distances = seam_distances(given, part(continuation, 0, 1.5 * PRIMER_SECONDS))
+    distances = seam_distances(given, part(continuation, begin, begin + 1.5 * PRIMER_SECONDS))
     shares = [distances[name] / usual for name, usual in PIANISTS.items()]
     return float(np.nan_to_num(np.mean(shares), nan=np.inf))
 

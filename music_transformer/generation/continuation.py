@@ -42,6 +42,8 @@ from music_transformer.sampling import Settings, check_count, settings_of
 #: Called with how much is done and how much is asked for, in seconds or in events.
 Progress = Callable[[float, float], None]
 NOTES_SECONDS = 0.25
+#: Candidates are compared after so much music, and from then on after each section.
+FIRST_SECONDS, SECTION_SECONDS = 30.0, 15.0
 
 
 def generate(
@@ -81,8 +83,9 @@ def generate_batch(
 
     Each is the best of ``candidates``, which are drawn side by side: first the one that breaks the
     fewest rules of `degeneration`, then the one closest to the primer (`seam_distance`). Where all
-    degenerate as many are drawn again, up to ``resample`` times. Attempt j at sample i, counted
-    over all rounds, has generator (seed, i, j).
+    degenerate as many are drawn again, up to ``resample`` times. From 45 s on the music grows by
+    sections: after 30 s, and then after every 15 s, all candidates go on from the best. Attempt j
+    at sample i, counted over all rounds of all sections, has generator (seed, i, j).
 
     Args:
         samples: how many.
@@ -93,27 +96,117 @@ def generate_batch(
     if math.isinf(how.asked):
         raise ConfigError("seconds=inf never ends; use stream, and close it.")
     count, rounds = _rounds(session, primer is not None, how)
-    start = partial(Continuation, session, primer)
-    return best_of(start, how, samples=samples, count=count, rounds=rounds, progress=on_progress)
+    run = Continuation(session, primer, [SampleSpec(how)])
+    length = how.length_seconds if count > 1 and how.events is None else None
+    return best_of(run, samples, count, rounds=rounds, length=length, progress=on_progress)
+
+
+class _Candidate(NamedTuple):
+    """A sample that may go on, its music so far, and how far that is from the primer by now."""
+
+    sample: Sample
+    made: Generation
+    distance: float
+
+    @property
+    def demerits(self) -> tuple[int, float]:
+        return len(self.made.report.broken_rules), self.distance
 
 
 def best_of(
-    start: "Callable[[Sequence[SampleSpec]], Continuation]",
-    how: Settings,
-    *,
+    run: "Continuation",
     samples: int,
     count: int,
+    *,
     rounds: int = 1,
+    length: float | None = None,
     progress: Progress | None = None,
 ) -> list[Generation]:
-    """The best of ``count`` candidates for each sample, as `generate_batch` chooses it."""
-    drawn: list[list[Generation]] = [[] for _ in range(samples)]
-    for first in range(0, count * rounds, count):
-        stuck = [n for n, each in enumerate(drawn) if all(one.report.degenerate for one in each)]
-        specs = [SampleSpec(how, n, first + j) for n in stuck for j in range(count)]
-        for one in _drawn(start(specs), progress) if specs else ():
-            drawn[one.report.sample].append(one)
-    return [_best(each) for each in drawn]
+    """The best of ``count`` candidates for each sample, as `generate_batch` chooses it.
+
+    Args:
+        run: before anything is drawn.
+        length: seconds of music that is compared in sections; None: once, when it is whole.
+    """
+    section = partial(_section, run, count=count, rounds=rounds, length=length or 0.0)
+    [root] = run.samples
+    groups = section(0, [root.branch(number, 0) for number in range(samples)], progress=progress)
+    results = []
+    for sample, group in enumerate(groups):
+
+        def share(done: float, asked: float, before: int = sample) -> None:
+            if progress is not None:  # the samples come to their ends one after another
+                rest = before * (asked - FIRST_SECONDS) + done - FIRST_SECONDS
+                progress(FIRST_SECONDS + rest / samples, asked)
+
+        number, discarded = 0, []
+        while not group[0].sample.finished:
+            best, *others = group
+            discarded += others
+            number += 1
+            broken = len(best.made.report.broken_rules)
+            [group] = section(number, [best.sample], broken=broken, progress=share)
+        results.append(_best(group, discarded))
+    return results
+
+
+def _section(
+    run: "Continuation",
+    number: int,
+    roots: list[Sample],
+    *,
+    count: int,
+    rounds: int,
+    length: float,
+    broken: int = 0,
+    progress: Progress | None = None,
+) -> list[list[_Candidate]]:
+    """Candidates that go on from each root for a section, the best first.
+
+    As many are drawn again where all of them break more rules than were ``broken`` before.
+    """
+    begin = FIRST_SECONDS + (number - 1) * SECTION_SECONDS if number else 0.0
+    until = FIRST_SECONDS + number * SECTION_SECONDS
+    until = until if until + SECTION_SECONDS <= length else math.inf  # the last takes what is left
+    drawn: list[list[_Candidate]] = [[] for _ in roots]
+    attempts = range(number * count * rounds, (number + 1) * count * rounds)
+    for first in attempts[::count]:
+        stuck = [n for n, each in enumerate(drawn) if all(c.demerits[0] > broken for c in each)]
+        rows = [n for n in stuck for _ in range(count)]
+        new = [roots[n].branch(roots[n].spec.number, first + j % count) for j, n in enumerate(rows)]
+        for n, candidate in zip(rows, _drawn(run, new, begin, until, progress), strict=True):
+            drawn[n].append(candidate)
+    return [sorted(each, key=lambda candidate: candidate.demerits) for each in drawn]
+
+
+def _drawn(
+    run: "Continuation",
+    samples: list[Sample],
+    begin: float,
+    until: float,
+    progress: Progress | None,
+) -> list[_Candidate]:
+    """The samples drawn up to a second, judged by what begins after another."""
+    if not samples:
+        return []
+    run.samples = samples
+    for _ in run.ids(until):
+        if progress is not None:
+            progress(run.done, run.settings.asked)
+    made = run.generations()
+    candidates = []
+    for sample, one in zip(samples, made, strict=True):
+        known = one.report.seam_distance if not begin else run.remoteness(one.continuation, begin)
+        candidates.append(_Candidate(sample, one, math.inf if known is None else known))
+    return candidates
+
+
+def _best(group: list[_Candidate], discarded: list[_Candidate]) -> Generation:
+    """The first, with the others of its last section behind it, and all others in its report."""
+    best, *others = (candidate.made for candidate in group)
+    reports = [one.report for one in (*(candidate.made for candidate in discarded), *others)]
+    rules = sorted((report.attempt, report.broken_rules) for report in reports)
+    return replace(best, report=replace(best.report, discarded=tuple(rules)), others=tuple(others))
 
 
 def _rounds(session: Session, has_primer: bool, how: Settings) -> tuple[int, int]:
@@ -188,26 +281,6 @@ def _ids_of(continuation: "Continuation") -> Generator[int, None, None]:
             yield event_id
 
 
-def _drawn(continuation: "Continuation", progress: Progress | None) -> list[Generation]:
-    for _ in continuation.ids():
-        if progress is not None:
-            progress(continuation.done, continuation.settings.asked)
-    return continuation.generations()
-
-
-def _best(attempts: list[Generation]) -> Generation:
-    """The best, of equals the earliest, with the others behind it and in its report."""
-    best, *others = sorted(attempts, key=_demerits)
-    discarded = sorted((one.report.attempt, one.report.broken_rules) for one in others)
-    report = replace(best.report, discarded=tuple(discarded))
-    return replace(best, report=report, others=tuple(others))
-
-
-def _demerits(one: Generation) -> tuple[int, float]:
-    remote = one.report.seam_distance
-    return len(one.report.broken_rules), math.inf if remote is None else remote
-
-
 class Continuation:
     """Samples of one primer, drawn side by side.
 
@@ -236,24 +309,27 @@ class Continuation:
         if isinstance(primer, NoteSequence):
             begin = self.primer.begin
             self._motif = primer.sliced(begin, primer.end_time) if begin else primer
-        self._samples = [self._sample(spec.resolved(session)) for spec in specs]
-        self._elapsed_seconds = 0.0
-        self._reread = [0] * len(specs)
+        self.samples = [self._sample(spec.resolved(session)) for spec in specs]
+        self._elapsed_seconds, self._drawn = 0.0, 0
 
     @property
     def done(self) -> float:
         """How much of the length asked for is there, on average over the samples."""
         by_events = self.settings.events is not None
         total = 0.0
-        for sample in self._samples:
+        for sample in self.samples:
             so_far = sample.events if by_events else sample.grammar.seconds
             total += min(so_far, self.settings.asked)
-        return total / len(self._samples)
+        return total / len(self.samples)
 
-    def ids(self) -> NumberedIds:
-        """Number of the sample and id, for every new id; what `stream` and `generate` live on."""
+    def ids(self, until: float = math.inf) -> NumberedIds:
+        """Number of the sample and id, for every new id; what `stream` and `generate` live on.
+
+        Args:
+            until: seconds of music after which the samples wait.
+        """
         started = time.perf_counter()
-        tokenizer, samples = self._session.tokenizer, self._samples
+        tokenizer, samples = self._session.tokenizer, self.samples
         if samples[0].finished:  # nothing is asked for, of any
             for number, sample in enumerate(samples):
                 yield from ((number, event_id) for event_id in sample.close())
@@ -264,15 +340,19 @@ class Continuation:
             context=self._context,
             first_place=self.primer.first_place,
         )
-        first = torch.tensor([self._first_ids()]).expand(len(samples), -1)
+        first = torch.tensor([[*self._first_ids(), *sample.drawn] for sample in samples])
+        reread = [sample.windows_reread for sample in samples]
+        for sample in samples:
+            sample.pause = until
         with (
             evaluating(self._session.model),
             closing(draw_all(window, samples, first, tokenizer.pad)) as drawn,
         ):
             for number, event_id in drawn:
-                self._reread[number] = window.reread
+                samples[number].windows_reread = reread[number] + window.reread
+                self._drawn += 1
                 yield number, event_id
-        self._elapsed_seconds = time.perf_counter() - started
+        self._elapsed_seconds += time.perf_counter() - started
 
     def _first_ids(self) -> list[int]:
         """What is read before the first draw."""
@@ -280,12 +360,12 @@ class Continuation:
 
     def generations(self) -> list[Generation]:
         """The results, once `ids` is exhausted."""
-        return [self._generation(number) for number in range(len(self._samples))]
+        return [self._generation(number) for number in range(len(self.samples))]
 
     @property
     def seconds(self) -> float:
         """How long the music of the first sample is, after the primer."""
-        return self._samples[0].grammar.seconds
+        return self.samples[0].grammar.seconds
 
     @property
     def primer_seconds(self) -> float:
@@ -307,11 +387,11 @@ class Continuation:
             notes = _with_voices(notes, voiced.added.sliced(primer.begin, primer.end))
         return notes, alone.replaced(**notes.score(self.primer_seconds, notes.end_time))
 
-    def _remoteness(self, continuation: NoteSequence) -> float:
-        """By how much the continuation differs from what it joins."""
+    def remoteness(self, continuation: NoteSequence, begin: float = 0.0) -> float:
+        """By how much the continuation, from a second on, differs from what it joins."""
         beat = self.primer.seconds_per_beat
         before = self._session.tokenizer.decode(self.primer.ids, seconds_per_beat=beat)
-        return seam_distance(before, continuation)
+        return seam_distance(before, continuation, begin)
 
     def _sample(self, spec: SampleSpec) -> Sample:
         limits = Limits(
@@ -328,26 +408,25 @@ class Continuation:
         return sample
 
     def _generation(self, number: int) -> Generation:
-        sample, primer = self._samples[number], self.primer
+        sample, primer = self.samples[number], self.primer
         new = [*sample.drawn, *sample.closing]
         ids = [*primer.ids, *new]
         notes, continuation = self.result(new)
         broken = broken_rules(continuation)
-        remote = self._remoteness(continuation)
+        remote = self.remoteness(continuation)
         account = sample.account()
         if self.settings.events is not None:  # what fills the last sixteenth closes it
             account["events"] = self.settings.events
             account["closing_events"] = len(new) - self.settings.events
-        total_events = sum(one.events for one in self._samples)
         report = Report(
             **account,
             seconds=sample.grammar.seconds,
             notes=len(continuation),
             primer_events=len(primer.ids),
             primer_seconds=self.primer_seconds,
-            windows_reread=self._reread[number],
+            windows_reread=sample.windows_reread,
             elapsed_seconds=self._elapsed_seconds,
-            events_per_second=total_events / max(self._elapsed_seconds, 1e-9),
+            events_per_second=self._drawn / max(self._elapsed_seconds, 1e-9),
             warnings=(
                 *broken.values(),
                 *_long_notes(sample),

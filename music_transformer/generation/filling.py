@@ -12,7 +12,6 @@ their pitch.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,8 +84,8 @@ def fill(
     how = replace(how, seconds=length, keep_silence=True, end="cut")
     usual = how.or_else(how.mood).or_else(session.sampling).resolved()
     count = 1 if usual.temperature == 0 else usual.candidates or 1
-    makes = partial(_Filling, session, notes, start, end)
-    return best_of(makes, how, samples=samples, count=count, progress=on_progress)
+    gap = _Filling(session, notes, start, end, [SampleSpec(how)])
+    return best_of(gap, samples, count, progress=on_progress)
 
 
 class _Filling(Continuation):
@@ -123,10 +122,10 @@ class _Filling(Continuation):
         whole = self._kept.followed_by(alone, at=self._start)
         return whole.replaced(end_time=self._kept.end_time), alone
 
-    def _remoteness(self, continuation: NoteSequence) -> float:
+    def remoteness(self, continuation: NoteSequence, begin: float = 0.0) -> float:
         """The mean over both seams."""
         after = self._later if len(self._later) else None
-        before = super()._remoteness(continuation) if self.primer.ids else None
+        before = super().remoteness(continuation, begin) if self.primer.ids else None
         ends = None if after is None else seam_distance(continuation, after)
         return float(np.mean([far for far in (before, ends) if far is not None]))
 

@@ -9,10 +9,11 @@ number from it per event. So what sample i draws does not depend on how many sam
 beside it. Its logits may, in the last bit: matrix products of other sizes add in another order.
 """
 
+import copy
 import hashlib
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -61,6 +62,8 @@ class Sample:
         steering: what it is held to, if to anything.
         away: (128,) 1 for pitches outside the triad on which it is to end, once it comes to an end.
         forced: draws where the grammar left one id.
+        windows_reread: how often the oldest half of the context was dropped.
+        pause: seconds after which it waits, if it is not finished before.
 
     Args:
         end: the id of END, which ends the sample wherever `allowed` has it.
@@ -76,6 +79,8 @@ class Sample:
         self.steering: Steering | None = None
         self.away: Tensor | None = None
         self.forced = 0
+        self.windows_reread = 0
+        self.pause = math.inf
         self.ended = False
         self.end = end
         self._primer_length = len(self.ids)
@@ -101,6 +106,20 @@ class Sample:
         """Whether it has its length, or has ended."""
         wanted = self.grammar.wanted
         return self.ended or (self.grammar.finished if wanted is None else self.events >= wanted)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is drawn now."""
+        return self.finished or self.grammar.seconds >= self.pause
+
+    def branch(self, number: int, attempt: int) -> "Sample":
+        """Another that is the same so far, and goes on with the generator of those numbers."""
+        one = copy.copy(self)
+        one.spec = replace(self.spec, number=number, attempt=attempt)
+        one.ids, one.nll = list(self.ids), list(self.nll)
+        one.grammar, one.steering = copy.deepcopy((self.grammar, self.steering))
+        one.generator = sample_generator(self.settings.seed, number, attempt)
+        return one
 
     def account(self) -> dict[str, Any]:
         """What a `Report` of any task says of it."""
@@ -163,9 +182,9 @@ class Reader(Protocol):
 
 
 def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int) -> NumberedIds:
-    """Draw until every sample is finished, and close each; yields every new id.
+    """Draw until every sample is finished, and closed, or waits; yields every new id.
 
-    A sample that is finished keeps its row, fed with PAD, until the reader is full.
+    A sample that waits keeps its row, fed with PAD, until the reader is full.
 
     Args:
         first: (B, L) ids to read before the first draw.
@@ -175,7 +194,7 @@ def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int)
     read = first
     while True:
         logits = reader.read(read)  # (B, V)
-        active = [row for row, number in enumerate(rows) if not samples[number].finished]
+        active = [row for row, number in enumerate(rows) if not samples[number].waits]
         logits = logits[active]  # (A, V)
         next_ids = _next_ids(logits, [samples[rows[row]] for row in active])
         log_probabilities = logits.log_softmax(dim=-1)  # (A, V)
@@ -188,7 +207,7 @@ def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int)
                 yield rows[row], taken
             if sample.finished:
                 yield from ((rows[row], closed) for closed in sample.close())
-        active = [row for row in active if not samples[rows[row]].finished]
+        active = [row for row in active if not samples[rows[row]].waits]
         if not active:
             return
         if reader.is_full and len(active) < len(rows):

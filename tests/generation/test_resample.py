@@ -123,7 +123,7 @@ def test_of_candidates_the_one_closest_to_the_motif_is_kept(
     motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
     monkeypatch.setattr(continuation, "broken_rules", lambda notes: {})
     far = iter([3.0, 1.0, 2.0, *[4.0] * 6, 5.0, float("inf"), 0.5])
-    monkeypatch.setattr(continuation, "seam_distance", lambda primer, notes: next(far))
+    monkeypatch.setattr(continuation, "seam_distance", lambda primer, notes, begin: next(far))
     best = generate(session, motif, events=EVENTS, candidates=3)
     assert [one.report.attempt for one in (best, *best.others)] == [1, 2, 0]
     assert best.report.discarded == ((0, ()), (2, ()))
@@ -140,7 +140,7 @@ def test_what_degenerates_counts_behind_what_is_far(
     motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
     judge_by(monkeypatch, [{"loop": ""}, {}])
     far = iter([1.0, 9.0])
-    monkeypatch.setattr(continuation, "seam_distance", lambda primer, notes: next(far))
+    monkeypatch.setattr(continuation, "seam_distance", lambda primer, notes, begin: next(far))
     assert generate(make_session(), motif, events=EVENTS, candidates=2).report.attempt == 1
 
 
@@ -155,3 +155,76 @@ def test_only_performances_with_a_motif_have_candidates_by_themselves(
     ):
         session = replace(make_session(kind), sampling=Sampling(resample=0))
         assert len(generate(session, primer, events=EVENTS).others) == count - 1
+
+
+def drawn_by_section(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, list[list[int]]]]:
+    """Sections of 4 s after the first, of 6 s; where each began, and its samples' ids."""
+    monkeypatch.setattr(continuation, "FIRST_SECONDS", 6.0)
+    monkeypatch.setattr(continuation, "SECTION_SECONDS", 4.0)
+    draw, seen = continuation._drawn, []
+
+    def spy(run, samples, begin, until, progress):  # type: ignore[no-untyped-def]
+        drawn = draw(run, samples, begin, until, progress)
+        if samples:
+            seen.append((begin, [list(one.ids) for one in samples]))
+        return drawn
+
+    monkeypatch.setattr(continuation, "_drawn", spy)
+    return seen
+
+
+def test_long_music_goes_on_from_the_best_of_each_section(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session()
+    motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
+    monkeypatch.setattr(continuation, "broken_rules", lambda notes: {})
+    seen = drawn_by_section(monkeypatch)
+    progress: list[float] = []
+    asked = {"seconds": 17.0, "candidates": 3, "end": "cut", "seed": 1}
+    best = generate(session, motif, on_progress=lambda done, _: progress.append(done), **asked)
+    assert [begin for begin, _ in seen] == [0.0, 6.0, 10.0]  # the last has what is left
+    for (_, before), (_, after) in zip(seen, seen[1:], strict=False):
+        [root] = {tuple(ids) for ids in before if all(a[: len(ids)] == ids for a in after)}
+        assert len({tuple(ids) for ids in after}) > 1
+        assert all(len(ids) > len(root) for ids in after)
+    assert best.ids[: len(best.ids) - best.report.closing_events] in seen[-1][1]
+    assert best.report.seconds == pytest.approx(17.0)
+    assert best.report.events == len(best.ids) - len(best.primer_ids) - best.report.closing_events
+    assert best.report.attempt in range(6, 9)
+    attempts = {best.report.attempt, *(attempt for attempt, _ in best.report.discarded)}
+    assert attempts < set(range(9))
+    assert len(attempts) == 7  # but for the winners of the sections before
+    assert progress[-1] == 17.0
+    assert best.ids == generate(session, motif, **asked).ids
+
+
+def test_several_long_samples_differ_and_are_each_the_one_that_comes_alone(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session(double=True)
+    motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
+    drawn_by_section(monkeypatch)
+    asked = {"seconds": 12.0, "candidates": 2, "resample": 0}
+    progress: list[float] = []
+    first, second = generate_batch(
+        session, motif, samples=2, on_progress=lambda done, _: progress.append(done), **asked
+    )
+    assert first.ids == generate(session, motif, **asked).ids
+    assert first.ids != second.ids
+    assert progress[-1] == 12.0
+    assert max(progress) == 12.0
+
+
+def test_a_section_is_drawn_again_where_all_of_it_breaks_more_rules_than_before(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session()
+    motif = NoteSequence(pitch=[60, 64], velocity=[80] * 2, start=[0.0, 0.5], end=[0.5, 1.0])
+    seen = drawn_by_section(monkeypatch)
+    one, two = {"loop": ""}, {"loop": "", "trill": ""}
+    judge_by(monkeypatch, [one, two, one, two, two, two, one, one])
+    best = generate(session, motif, seconds=12.0, candidates=2, resample=1)
+    assert [begin for begin, _ in seen] == [0.0, 0.0, 6.0, 6.0]
+    assert best.report.broken_rules == ("loop",)
+    assert best.report.attempt in (6, 7)
