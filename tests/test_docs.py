@@ -50,7 +50,7 @@ def _ours(command: str) -> list[str] | None:
     return None
 
 
-class _ParsedError(Exception):
+class _ParsedError(BaseException):  # no error that a script would report
     """The arguments of a script were understood."""
 
 

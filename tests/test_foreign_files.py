@@ -50,8 +50,6 @@ LINES = (
     "decode ../ids.json --out out/d.mid FORCE",
     "render ../corpus/0.mid --out out/r.wav FORCE",
     "plot ../corpus/0.mid --out out/p.png FORCE",
-    f"seam {TINY} --data data --split train --primers 1 --primer-seconds 1 --seconds 1",
-    "statistics ../corpus/0.mid",
     "listening-test build --checkpoints ../tiny ../bach2 --device cpu --primers ../corpus --out "
     "test --primer-seconds 0.2 --events 9 --format wav FORCE",
     f"demo ../corpus/0.mid {TINY} --seconds 1 --out-dir demo",

@@ -49,7 +49,6 @@ def test_no_flag_takes_a_number_out_of_range(
         "generate": ["--checkpoint", "x", "--out", "o"],
         "evaluate": ["--checkpoint", "x", "--data", "d"],
         "prepare": ["d", "--out", "o"],
-        "statistics": ["a.mid"],
         "train": ["--out", "o"],
     }
     for number in WILD:

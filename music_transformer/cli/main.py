@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import TextIO
 
@@ -42,8 +42,6 @@ COMMANDS: dict[str, str] = {
     "decode": "turn event ids back into a MIDI file",
     "render": "turn a MIDI file into sound",
     "plot": "draw a MIDI file as a piano roll",
-    "seam": "how far continuations drift from their primers, against the true ones",
-    "statistics": "note density, polyphony, pitch classes, repetition of MIDI files or data",
     "listening-test": "build a blind listening test from checkpoints, analyse its answers",
     "serve": "a page in your browser: drop a motif or play one, hear it go on",
     "demo": "continue a motif with the released piano model: MIDI, sound, picture",
@@ -82,12 +80,17 @@ _UNLIMITED = ("hold_seconds",)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the one of this process) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_code(lambda: _dispatch(arguments))
+
+
+def exit_code(run: Callable[[], int]) -> int:
+    """That of some work: its own, or that of its error, which becomes one line on stderr."""
     _open_closed_streams()
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no valid text
     try:
         with _cleaned_up_at_signals():
-            code = _dispatch(arguments)
+            code = run()
         sys.stdout.flush()
         return code
     except DivergenceError as error:

@@ -15,10 +15,8 @@ differ from itself drawn alone, see `loop`.
 
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +26,10 @@ from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError
 from music_transformer.evaluation.seam import seam_distance
 from music_transformer.generation.cells import Voiced, in_four_voices
+from music_transformer.generation.contest import Contest
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, draw_all
-from music_transformer.generation.report import Generation, Report
+from music_transformer.generation.report import Generation, Progress, Report
 from music_transformer.generation.sampler import Window, context_of
 from music_transformer.generation.steering import steering_of
 from music_transformer.model.registry import evaluating
@@ -39,11 +38,7 @@ from music_transformer.representations.base import Limits
 from music_transformer.representations.chorale.grid import N_VOICES
 from music_transformer.sampling import Settings, check_count, settings_of
 
-#: Called with how much is done and how much is asked for, in seconds or in events.
-Progress = Callable[[float, float], None]
 NOTES_SECONDS = 0.25
-#: Candidates are compared after so much music, and from then on after each section.
-FIRST_SECONDS, SECTION_SECONDS = 30.0, 15.0
 
 
 def generate(
@@ -97,116 +92,8 @@ def generate_batch(
         raise ConfigError("seconds=inf never ends; use stream, and close it.")
     count, rounds = _rounds(session, primer is not None, how)
     run = Continuation(session, primer, [SampleSpec(how)])
-    length = how.length_seconds if count > 1 and how.events is None else None
-    return best_of(run, samples, count, rounds=rounds, length=length, progress=on_progress)
-
-
-class _Candidate(NamedTuple):
-    """A sample that may go on, its music so far, and how far that is from the primer by now."""
-
-    sample: Sample
-    made: Generation
-    distance: float
-
-    @property
-    def demerits(self) -> tuple[int, float]:
-        return len(self.made.report.broken_rules), self.distance
-
-
-def best_of(
-    run: "Continuation",
-    samples: int,
-    count: int,
-    *,
-    rounds: int = 1,
-    length: float | None = None,
-    progress: Progress | None = None,
-) -> list[Generation]:
-    """The best of ``count`` candidates for each sample, as `generate_batch` chooses it.
-
-    Args:
-        run: before anything is drawn.
-        length: seconds of music that is compared in sections; None: once, when it is whole.
-    """
-    section = partial(_section, run, count=count, rounds=rounds, length=length or 0.0)
-    [root] = run.samples
-    groups = section(0, [root.branch(number, 0) for number in range(samples)], progress=progress)
-    results = []
-    for sample, group in enumerate(groups):
-
-        def share(done: float, asked: float, before: int = sample) -> None:
-            if progress is not None:  # the samples come to their ends one after another
-                rest = before * (asked - FIRST_SECONDS) + done - FIRST_SECONDS
-                progress(FIRST_SECONDS + rest / samples, asked)
-
-        number, discarded = 0, []
-        while not group[0].sample.finished:
-            best, *others = group
-            discarded += others
-            number += 1
-            broken = len(best.made.report.broken_rules)
-            [group] = section(number, [best.sample], broken=broken, progress=share)
-        results.append(_best(group, discarded))
-    return results
-
-
-def _section(
-    run: "Continuation",
-    number: int,
-    roots: list[Sample],
-    *,
-    count: int,
-    rounds: int,
-    length: float,
-    broken: int = 0,
-    progress: Progress | None = None,
-) -> list[list[_Candidate]]:
-    """Candidates that go on from each root for a section, the best first.
-
-    As many are drawn again where all of them break more rules than were ``broken`` before.
-    """
-    begin = FIRST_SECONDS + (number - 1) * SECTION_SECONDS if number else 0.0
-    until = FIRST_SECONDS + number * SECTION_SECONDS
-    until = until if until + SECTION_SECONDS <= length else math.inf  # the last takes what is left
-    drawn: list[list[_Candidate]] = [[] for _ in roots]
-    attempts = range(number * count * rounds, (number + 1) * count * rounds)
-    for first in attempts[::count]:
-        stuck = [n for n, each in enumerate(drawn) if all(c.demerits[0] > broken for c in each)]
-        rows = [n for n in stuck for _ in range(count)]
-        new = [roots[n].branch(roots[n].spec.number, first + j % count) for j, n in enumerate(rows)]
-        for n, candidate in zip(rows, _drawn(run, new, begin, until, progress), strict=True):
-            drawn[n].append(candidate)
-    return [sorted(each, key=lambda candidate: candidate.demerits) for each in drawn]
-
-
-def _drawn(
-    run: "Continuation",
-    samples: list[Sample],
-    begin: float,
-    until: float,
-    progress: Progress | None,
-) -> list[_Candidate]:
-    """The samples drawn up to a second, judged by what begins after another."""
-    if not samples:
-        return []
-    run.samples = samples
-    for _ in run.ids(until):
-        if progress is not None:
-            progress(run.done, run.settings.asked)
-    made = run.generations()
-    candidates = []
-    for sample, one in zip(samples, made, strict=True):
-        known = one.report.seam_distance if not begin else run.remoteness(one.continuation, begin)
-        candidates.append(_Candidate(sample, one, math.inf if known is None else known))
-    return candidates
-
-
-def _best(group: list[_Candidate], discarded: list[_Candidate]) -> Generation:
-    """The first, with the others of its last section behind it, and all others in its report."""
-    best, *others = (candidate.made for candidate in group)
-    reports = [one.report for one in (*(candidate.made for candidate in discarded), *others)]
-    rules = sorted((report.attempt, report.broken_rules) for report in reports)
-    return replace(best, report=replace(best.report, discarded=tuple(rules)), others=tuple(others))
+    length = how.length_seconds if count > 1 else None
+    return Contest(run, count, rounds, length or 0.0, on_progress).winners(samples)
 
 
 def _rounds(session: Session, has_primer: bool, how: Settings) -> tuple[int, int]:

@@ -20,9 +20,10 @@ from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError, MidiError
 from music_transformer.evaluation.seam import part, seam_distance
 from music_transformer.generation.cells import fill_chorale
-from music_transformer.generation.continuation import Continuation, Progress, best_of
+from music_transformer.generation.contest import Contest
+from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.loop import SampleSpec
-from music_transformer.generation.report import Generation
+from music_transformer.generation.report import Generation, Progress
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
 from music_transformer.representations.accompaniment.merge import giving_way, later
 from music_transformer.representations.performance.gap import LATER_SECONDS, window_for
@@ -85,7 +86,7 @@ def fill(
     usual = how.or_else(how.mood).or_else(session.sampling).resolved()
     count = 1 if usual.temperature == 0 else usual.candidates or 1
     gap = _Filling(session, notes, start, end, [SampleSpec(how)])
-    return best_of(gap, samples, count, progress=on_progress)
+    return Contest(gap, count, progress=on_progress).winners(samples)
 
 
 class _Filling(Continuation):

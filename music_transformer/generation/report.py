@@ -1,9 +1,13 @@
 """What happened while a sample was drawn, in numbers and in warnings."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from music_transformer.notes import NoteSequence
+
+#: Called with how much is done and how much is asked for, in seconds or in events.
+Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Report:
         warnings: what a listener should know.
         broken_rules: those of `degeneration` that the music breaks, by name.
         seam_distance: of a continuation from its primer, as `evaluation.seam` measures it.
-        discarded: of each attempt that was not kept, its number and the rules it broke.
+        discarded: of each attempt that was not kept, in any section of long music, its number and
+            the rules it broke.
     """
 
     sample: int
@@ -96,7 +101,8 @@ class Generation:
             was harmonized may be transposed there.
         primer_ids: what the model was given.
         report: numbers and warnings.
-        others: the candidates that were not kept, the best first.
+        others: the candidates that were not kept, the best first; of long music those of the last
+            section.
     """
 
     notes: NoteSequence

@@ -1,4 +1,4 @@
-"""`evaluate` and `statistics` through `main`: what they print, and what they refuse."""
+"""`evaluate` through `main`: what they print, and what they refuse."""
 
 import json
 import math
@@ -11,8 +11,6 @@ import torch
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.cli.main import main
 from music_transformer.datasets.prepared import write_prepared
-from music_transformer.evaluation.statistics import describe
-from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer, Representation
@@ -168,88 +166,6 @@ def test_a_missing_checkpoint_data_or_split_is_one_line(tmp_path: Path, capsys: 
 def test_a_context_below_one_is_a_wrong_request(tmp_path: Path, capsys: Output) -> None:
     assert evaluate(tmp_path, chorales(tmp_path), ChoraleTokenizer(), "--context", "0") == 2
     assert "context=0" in capsys.readouterr().err
-
-
-def midi_file(folder: Path, name: str, semitones: int = 0) -> tuple[Path, NoteSequence]:
-    notes = NoteSequence(
-        pitch=[60 + semitones, 64, 67], velocity=[66] * 3, start=[0, 0.5, 1], end=[0.5, 1, 2]
-    )
-    write_midi(notes, folder / name)
-    return folder / name, notes
-
-
-def test_statistics_of_a_file_are_those_of_its_notes(tmp_path: Path, capsys: Output) -> None:
-    path, notes = midi_file(tmp_path, "a.mid")
-    assert main(["statistics", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["pieces"] == 1
-    expected = describe(notes)
-    assert list(found["mean"]) == list(expected)
-    for name, value in expected.items():
-        assert found["mean"][name] == pytest.approx(value, abs=1e-6), name
-
-
-def test_statistics_of_files_are_averaged(tmp_path: Path, capsys: Output) -> None:
-    paths = [str(midi_file(tmp_path, f"{n}.mid", n)[0]) for n in (0, 2)]
-    assert main(["statistics", *paths, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["mean"]["pitch_lowest"] == 61
-    assert found["sd"]["pitch_lowest"] == 1
-    assert [one["pitch_lowest"] for one in found["each"]] == [60, 62]
-    assert main(["statistics", *paths]) == 0
-    assert "2 pieces: mean, standard deviation" in capsys.readouterr().out
-
-
-def test_statistics_can_be_of_the_first_seconds(tmp_path: Path, capsys: Output) -> None:
-    path, _ = midi_file(tmp_path, "a.mid")
-    assert main(["statistics", str(path), "--seconds", "0.8", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["mean"]
-    assert found["notes"] == 2
-    assert found["seconds"] == pytest.approx(0.8)
-
-
-def test_statistics_of_data_take_so_many_pieces(tmp_path: Path, capsys: Output) -> None:
-    data = str(chorales(tmp_path))
-    assert main(["statistics", "--data", data, "--split", "train", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["pieces"] == 3
-    where = ["--data", data, "--split", "train", "--pieces", "2"]
-    assert main(["statistics", *where, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in found["each"]] == ["7", "11"]
-    assert found["mean"]["sixteenths"] == 9
-
-
-def test_statistics_of_performances_are_of_their_notes(tmp_path: Path, capsys: Output) -> None:
-    assert main(["statistics", "--data", str(performances(tmp_path)), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["mean"]["notes"] == 4
-    assert found["mean"]["seconds"] == pytest.approx(3.0)
-
-
-def test_statistics_of_a_chorale_file_read_four_voices(tmp_path: Path, capsys: Output) -> None:
-    tokenizer = ChoraleTokenizer()
-    grid = np.array([[72, 67, 60, 48]] * 4 + [[74, 67, 59, 47]] * 4)
-    write_midi(tokenizer.decode(tokenizer.encode_grid(grid)), tmp_path / "c.mid")
-    assert main(["statistics", str(tmp_path / "c.mid"), "--chorale", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["mean"]
-    assert found["sixteenths"] == 8
-    assert found["soprano_highest"] == 74
-    assert found["pair_motions"] == 3
-
-
-@pytest.mark.parametrize(
-    "flags", [[], ["a.mid", "--seconds", "0"], ["--data", "d", "--pieces", "0"]]
-)
-def test_statistics_refuse_a_wrong_request(flags: list[str], capsys: Output) -> None:
-    assert main(["statistics", *flags]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_statistics_of_a_missing_file_are_one_line(tmp_path: Path, capsys: Output) -> None:
-    assert main(["statistics", str(tmp_path / "no.mid")]) == 3
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
 
 
 def test_lengths_gives_the_nll_of_each_window_length(tmp_path: Path, capsys: Output) -> None:

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
-from music_transformer.generation import continuation, generate, generate_batch
+from music_transformer.generation import contest, continuation, generate, generate_batch
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.loop import SampleSpec
 from music_transformer.notes import NoteSequence
@@ -159,17 +160,16 @@ def test_only_performances_with_a_motif_have_candidates_by_themselves(
 
 def drawn_by_section(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, list[list[int]]]]:
     """Sections of 4 s after the first, of 6 s; where each began, and its samples' ids."""
-    monkeypatch.setattr(continuation, "FIRST_SECONDS", 6.0)
-    monkeypatch.setattr(continuation, "SECTION_SECONDS", 4.0)
-    draw, seen = continuation._drawn, []
+    monkeypatch.setattr(contest, "FIRST_SECONDS", 6.0)
+    monkeypatch.setattr(contest, "SECTION_SECONDS", 4.0)
+    draw, seen = contest.Contest._drawn, []
 
-    def spy(run, samples, begin, until, progress):  # type: ignore[no-untyped-def]
-        drawn = draw(run, samples, begin, until, progress)
-        if samples:
-            seen.append((begin, [list(one.ids) for one in samples]))
+    def spy(self, samples, begin, until):
+        drawn = draw(self, samples, begin, until)
+        seen.append((begin, [list(one.ids) for one in samples]))
         return drawn
 
-    monkeypatch.setattr(continuation, "_drawn", spy)
+    monkeypatch.setattr(contest.Contest, "_drawn", spy)
     return seen
 
 
@@ -184,7 +184,7 @@ def test_long_music_goes_on_from_the_best_of_each_section(
     asked = {"seconds": 17.0, "candidates": 3, "end": "cut", "seed": 1}
     best = generate(session, motif, on_progress=lambda done, _: progress.append(done), **asked)
     assert [begin for begin, _ in seen] == [0.0, 6.0, 10.0]  # the last has what is left
-    for (_, before), (_, after) in zip(seen, seen[1:], strict=False):
+    for (_, before), (_, after) in pairwise(seen):
         [root] = {tuple(ids) for ids in before if all(a[: len(ids)] == ids for a in after)}
         assert len({tuple(ids) for ids in after}) > 1
         assert all(len(ids) > len(root) for ids in after)

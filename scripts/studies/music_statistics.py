@@ -1,34 +1,46 @@
-"""`statistics`: what music is like in numbers: MIDI files, prepared data, or one by the other."""
+"""What music is like in numbers: of MIDI files, of prepared data, or of both side by side.
+
+    python scripts/studies/music_statistics.py out/continuation.mid
+    python scripts/studies/music_statistics.py a.mid b.mid c.mid --seconds 30 --json
+    python scripts/studies/music_statistics.py --data data/jsb --split validation
+    python scripts/studies/music_statistics.py chorale.mid --chorale --data data/jsb --split train
+
+Several pieces give mean and standard deviation. Files and `--data` together are printed side by
+side, with the distance of their pitch classes; parallels are then counted over all pair-motions
+together.
+"""
+
+from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+from tqdm import tqdm
+
+from music_transformer.checkpoint.hub import find_checkpoint
+from music_transformer.cli.main import exit_code
 from music_transformer.cli.output import naming, print_json, warn
+from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
+from music_transformer.evaluation.memorisation import MemorisationIndex, find_index
+from music_transformer.evaluation.statistics import average, beside, describe, describe_chorale
+from music_transformer.midi import read_midi
+from music_transformer.notes import NoteSequence
+from music_transformer.representations import ChoraleTokenizer
+from music_transformer.representations.base import DEFAULT_SECONDS_PER_BEAT
+from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT
+from music_transformer.representations.ids import Ints
 
-if TYPE_CHECKING:
-    from music_transformer.evaluation.memorisation import MemorisationIndex
-    from music_transformer.notes import NoteSequence
-    from music_transformer.representations.ids import Ints
-
-DESCRIPTION = (
-    "Musical statistics of MIDI files, or of the pieces of prepared data, or of "
-    "both side by side. Several are averaged: mean and standard deviation over pieces."
-)
-EPILOG = """\
-examples:
-  music-transformer statistics out/continuation.mid
-  music-transformer statistics a.mid b.mid c.mid --seconds 30 --json
-  music-transformer statistics --data data/jsb --split validation
-  music-transformer statistics chorale.mid --chorale --data data/jsb --split train
-"""
-
-Numbers = dict[str, "float | list[float]"]
+Numbers = dict[str, float | list[float]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Describe every piece, average, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("files", nargs="*", metavar="FILE.mid")
     parser.add_argument("--chorale", action="store_true", help="read the files as four voices")
     parser.add_argument("--data", help="folder made by `prepare`, in place of files or beside them")
@@ -39,12 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", help="also the longest run of notes that its training data have"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Describe every piece, average, print."""
-    from music_transformer.evaluation.statistics import average
-
+    args = parser.parse_args(argv)
     if not args.files and args.data is None:
         raise ConfigError("give MIDI files, or --data, or both.")
     if args.checkpoint is not None and not args.files:
@@ -68,9 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_beside(args: argparse.Namespace) -> None:
     """Files beside data of their kind."""
-    from music_transformer.datasets.prepared import PreparedData
-    from music_transformer.evaluation.statistics import beside
-
     tokenizer = PreparedData.open(args.data).tokenizer
     if bool(tokenizer.voices) != args.chorale:
         mend = "add --chorale" if tokenizer.voices else "leave --chorale out"
@@ -107,9 +111,6 @@ def _beside_table(sides: dict[str, Any], title: str, data_title: str) -> str:
 
 
 def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
-    from music_transformer.midi.read import read_midi
-    from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
-
     chorale = ChoraleTokenizer()
     index = _index(args)
     described = []
@@ -130,13 +131,10 @@ def _describe_files(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     return described
 
 
-def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
+def _index(args: argparse.Namespace) -> MemorisationIndex | None:
     """What the training data of `--checkpoint` are known by."""
     if args.checkpoint is None:
         return None
-    from music_transformer.checkpoint.hub import find_checkpoint
-    from music_transformer.evaluation.memorisation import find_index
-
     folder = find_checkpoint(args.checkpoint)
     if (index := find_index(folder)) is None:
         raise CheckpointError(
@@ -147,12 +145,6 @@ def _index(args: argparse.Namespace) -> "MemorisationIndex | None":
 
 
 def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
-    import numpy as np
-    from tqdm import tqdm
-
-    from music_transformer.datasets.prepared import PreparedData
-    from music_transformer.representations.base import DEFAULT_SECONDS_PER_BEAT
-
     data = PreparedData.open(args.data)
     pieces, names = data.pieces(args.split), data.names(args.split)
     count = min(args.pieces or len(pieces), len(pieces))
@@ -169,20 +161,15 @@ def _describe_data(args: argparse.Namespace) -> list[tuple[str, Numbers]]:
     return described
 
 
-def _describe_notes(notes: "NoteSequence", seconds: float | None) -> Numbers:
-    from music_transformer.evaluation.statistics import describe
-
+def _describe_notes(notes: NoteSequence, seconds: float | None) -> Numbers:
     if seconds is not None and len(notes):
         first = float(notes.start.min())
         notes = notes.sustained().sliced(first, first + seconds)
     return describe(notes)
 
 
-def _describe_grid(grid: "Ints", seconds_per_beat: float, seconds: float | None) -> Numbers:
+def _describe_grid(grid: Ints, seconds_per_beat: float, seconds: float | None) -> Numbers:
     """Statistics of a grid (T, 4), or of its first `seconds`, whole sixteenths."""
-    from music_transformer.evaluation.statistics import describe_chorale
-    from music_transformer.representations.chorale.grid import SIXTEENTHS_PER_BEAT
-
     if seconds is not None:
         grid = grid[: max(1, round(seconds / seconds_per_beat * SIXTEENTHS_PER_BEAT))]
     return describe_chorale(grid)
@@ -199,3 +186,7 @@ def _table(names: list[str], mean: Numbers, sd: Numbers) -> str:
             shown = f"{value:12.4g}" + (f" {sd[name]:12.4g}" if len(names) > 1 else "")
         lines.append(f"  {name:<28}{shown}")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

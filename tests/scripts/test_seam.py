@@ -1,21 +1,30 @@
 """`seam` through `main`: the drift of a model that learned nothing, and what is refused."""
 
 import json
+import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from music_transformer.checkpoint import save_checkpoint
-from music_transformer.cli.main import main
+from music_transformer.cli.main import exit_code
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.evaluation.seam import MEASURES
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import PerformanceTokenizer
 
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "studies" / "seam.py"
+MAIN: Any = runpy.run_path(str(SCRIPT))["main"]
 Output = pytest.CaptureFixture[str]
+
+
+def study(line: list[str]) -> int:
+    """Its exit code."""
+    return exit_code(lambda: MAIN(line))
 
 
 @pytest.fixture
@@ -36,7 +45,7 @@ def line(tmp_path: Path) -> list[str]:
         vocab_size=tokenizer.vocab_size, n_layers=1, d_model=16, n_heads=2, d_ff=16, context=128
     )
     save_checkpoint(tmp_path / "c", MusicTransformer(config), tokenizer, training={})
-    command = ["seam", "--checkpoint", str(tmp_path / "c"), "--data", str(tmp_path / "d")]
+    command = ["--checkpoint", str(tmp_path / "c"), "--data", str(tmp_path / "d")]
     return [*command, "--primers", "2", "--primer-seconds", "4", "--seconds", "4"]
 
 
@@ -44,17 +53,17 @@ def line(tmp_path: Path) -> list[str]:
 def test_the_drift_of_a_model_is_told_beside_another_piece(
     line: list[str], plain: list[str], capsys: Output
 ) -> None:
-    assert main([*line, *plain, "--json", "--top-p", "0.9"]) == 0
+    assert study([*line, *plain, "--json", "--top-p", "0.9"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["primers"] == 2
     assert set(found["by_measure"]) == set(MEASURES)
     assert found["interval"][0] <= found["drift"] <= found["interval"][1]
     assert found["drift"] != found["another"]
 
-    assert main([*line, *plain]) == 0
+    assert study([*line, *plain]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("drift ")
 
 
 def test_what_cannot_be_measured_is_one_line(line: list[str], capsys: Output) -> None:
-    assert main([*line, "--seconds", "40"]) == 2
+    assert study([*line, "--seconds", "40"]) == 2
     assert "long enough" in capsys.readouterr().err
