@@ -1,1 +1,1 @@
-"""How good a model is and what its music is like: NLL, counting baselines, musical statistics."""
+"""How good a model is: NLL beside baselines, what it knows by heart, how its music goes on."""

@@ -1,13 +1,9 @@
 """How well music goes on: nine measures across the seam between a primer and what follows it.
 
 Each measure says how far a continuation is from its primer, 0 where nothing changes. No number is
-good or bad by itself, for pianists change too; `drift` holds a model's continuations against the
-true ones of the same primers: 1 is as near as the pianists stay, above 1 the model leaves its
-primer. A note counts in the part that it begins in, sustained, up to the end of that part.
+good or bad by itself, for pianists change too (`PIANISTS`). A note counts in the part that it
+begins in, sustained, up to the end of that part.
 """
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +27,6 @@ CHORD_SECONDS = 0.035  # onsets closer than this are one chord
 _INTER_ONSET_EDGES = 0.035 * 2.0 ** (np.arange(1, 14) / 2)  # half octaves, 50 ms to 3.2 s
 _SHORTEST = 0.01
 PRIMER_SECONDS = 10.0
-RESAMPLES = 1000
 #: Mean distance of the true continuations, 15 s, from primers of 10 s: MAESTRO validation, one
 #: place in each of the 137 performances.
 PIANISTS = {
@@ -82,41 +77,6 @@ def seam_distance(primer: NoteSequence, continuation: NoteSequence, begin: float
     distances = seam_distances(given, part(continuation, begin, begin + 1.5 * PRIMER_SECONDS))
     shares = [distances[name] / usual for name, usual in PIANISTS.items()]
     return float(np.nan_to_num(np.mean(shares), nan=np.inf))
-
-
-@dataclass(frozen=True)
-class Drift:
-    """How far continuations are from their primers, over how far the true ones are."""
-
-    drift: float  # geometric mean of `by_measure`; 1 is like the truth
-    interval: tuple[float, float]  # of `drift`, 95 %, bootstrap over primers
-    by_measure: dict[str, float]  # mean distance over mean distance of the truth
-
-
-def drift(given: Sequence[Mapping[str, float]], truth: Sequence[Mapping[str, float]]) -> Drift:
-    """`seam_distances` of continuations against those of the true ones, primer by primer.
-
-    Primers with a distance that is NaN are left out.
-    """
-    both = np.array([[[one[n] for n in MEASURES] for one in side] for side in (given, truth)])
-    both = both[:, ~np.isnan(both).any(axis=(0, 2))]  # (2, N, measures)
-    count = both.shape[1]
-    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
-    ratios = _ratios(both)
-    means = np.exp(np.log(_ratios(both[:, drawn])).mean(axis=-1))  # (resamples,)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Drift(
-        float(np.exp(np.log(ratios).mean())),
-        (float(low), float(high)),
-        {name: float(ratio) for name, ratio in zip(MEASURES, ratios, strict=True)},
-    )
-
-
-def _ratios(both: Floats) -> Floats:
-    """(2, ..., N, measures) -> (..., measures), mean over mean."""
-    mean = np.maximum(both.mean(axis=-2), 1e-9)
-    ratios: Floats = mean[0] / mean[1]
-    return ratios
 
 
 def _features(notes: NoteSequence) -> dict[str, float]:

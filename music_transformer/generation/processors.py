@@ -188,9 +188,8 @@ def _avoid_parallels(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
 def makes_parallel(before: Ints, drawn: Ints) -> npt.NDArray[np.bool_]:
     """(B, 128) bool, True = this pitch of the next voice makes a parallel fifth or octave.
 
-    A parallel is what `evaluation.statistics.parallels` counts: both voices move from the sixteenth
-    before to this one, the same way, and their interval is a fifth (octave, unison) in both, up to
-    octaves.
+    Both voices move from the sixteenth before to this one, the same way, and their interval is a
+    fifth (octave, unison) in both, up to octaves.
 
     Args:
         before: (B, 4) ids of the sixteenth before, S A T B.

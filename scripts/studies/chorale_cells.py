@@ -12,10 +12,10 @@ import argparse
 
 import numpy as np
 import torch
+from describe_music import parallels
 
 from music_transformer.checkpoint.session import load_checkpoint
 from music_transformer.datasets.prepared import PreparedData
-from music_transformer.evaluation.statistics import parallels
 from music_transformer.generation.cells import fill_cells
 from music_transformer.representations.chorale.grid import SILENCE
 from music_transformer.sampling import Settings

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from describe_music import beside, describe_chorale
 from tqdm import tqdm
 
 from music_transformer.checkpoint import Session, load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MusicTransformerError
-from music_transformer.evaluation.statistics import beside, describe_chorale
 from music_transformer.generation import Settings
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.loop import SampleSpec

@@ -15,13 +15,14 @@ import json
 
 import numpy as np
 import torch
+from seam import drift
 
 from music_transformer.checkpoint.session import Session, load_checkpoint
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.datasets.windows import Window
 from music_transformer.evaluation.compare import paired_difference
 from music_transformer.evaluation.nll import EventLosses, event_losses, piece_nlls
-from music_transformer.evaluation.seam import drift, part, seam_distances
+from music_transformer.evaluation.seam import part, seam_distances
 from music_transformer.generation.filling import fill, kept_beside
 from music_transformer.notes import NoteSequence, to_steps
 from music_transformer.representations.accompaniment.merge import later
@@ -120,9 +121,9 @@ def joins(session: Session, gaps: list[Gap]) -> dict[str, object]:
         late = max(late, abs(float(whole.start[whole.start >= end - 1e-6].min() - first)))
         print(f"{start:.2f} to {end:.2f} s: {len(filling.continuation)} notes", flush=True)
     found: dict[str, object] = {"gaps": len(gaps), "first_kept_onset_off_by": late}
-    for seam in ours:
-        one = drift(ours[seam], truth[seam])
-        found[seam] = {"drift": one.drift, "interval": one.interval, **one.by_measure}
+    for join in ours:
+        one = drift(ours[join], truth[join])
+        found[join] = {"drift": one.drift, "interval": one.interval, **one.by_measure}
     return found
 
 

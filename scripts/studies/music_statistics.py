@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from describe_music import average, beside, describe, describe_chorale
 from tqdm import tqdm
 
 from music_transformer.checkpoint.hub import find_checkpoint
@@ -27,7 +28,6 @@ from music_transformer.cli.output import naming, print_json, warn
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.evaluation.memorisation import MemorisationIndex, find_index
-from music_transformer.evaluation.statistics import average, beside, describe, describe_chorale
 from music_transformer.midi import read_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer

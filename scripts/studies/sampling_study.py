@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from describe_music import describe
 from tqdm import tqdm
 
 from music_transformer.checkpoint import load_checkpoint
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import MidiError, MusicTransformerError
-from music_transformer.evaluation.statistics import describe
 from music_transformer.generation import Settings
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,11 +28,14 @@ from music_transformer.cli.options import add_settings, settings_from
 from music_transformer.cli.output import print_json
 from music_transformer.datasets import PreparedData
 from music_transformer.errors import ConfigError
-from music_transformer.evaluation.seam import MEASURES, drift, part, seam_distances
+from music_transformer.evaluation.seam import MEASURES, part, seam_distances
 from music_transformer.generation import generate
 from music_transformer.notes import NoteSequence
+from music_transformer.representations.ids import Floats
 from music_transformer.representations.performance.plain import made_plain
 from music_transformer.sampling import CARE, CHOICE, DRAWN
+
+RESAMPLES = 1000
 
 
 class Place(NamedTuple):
@@ -92,6 +96,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     low, high = model.interval
     print(f"drift {model.drift:.3f} ({low:.2f} to {high:.2f}); another piece {another.drift:.2f}")
     return 0
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far continuations are from their primers, over how far the true ones are."""
+
+    drift: float  # geometric mean of `by_measure`; 1 is like the truth
+    interval: tuple[float, float]  # of `drift`, 95 %, bootstrap over primers
+    by_measure: dict[str, float]  # mean distance over mean distance of the truth
+
+
+def drift(given: Sequence[Mapping[str, float]], truth: Sequence[Mapping[str, float]]) -> Drift:
+    """`seam_distances` of continuations against those of the true ones, primer by primer.
+
+    Primers with a distance that is NaN are left out.
+    """
+    both = np.array([[[one[n] for n in MEASURES] for one in side] for side in (given, truth)])
+    both = both[:, ~np.isnan(both).any(axis=(0, 2))]  # (2, N, measures)
+    count = both.shape[1]
+    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    ratios = _ratios(both)
+    means = np.exp(np.log(_ratios(both[:, drawn])).mean(axis=-1))  # (resamples,)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Drift(
+        float(np.exp(np.log(ratios).mean())),
+        (float(low), float(high)),
+        {name: float(ratio) for name, ratio in zip(MEASURES, ratios, strict=True)},
+    )
+
+
+def _ratios(both: Floats) -> Floats:
+    """(2, ..., N, measures) -> (..., measures), mean over mean."""
+    mean = np.maximum(both.mean(axis=-2), 1e-9)
+    ratios: Floats = mean[0] / mean[1]
+    return ratios
 
 
 def places_of(

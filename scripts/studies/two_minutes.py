@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from describe_music import describe
 from seam import Place, places_of
 from tqdm import tqdm
 
@@ -32,7 +33,6 @@ from music_transformer.cli.output import print_json
 from music_transformer.datasets import PreparedData
 from music_transformer.evaluation.memorisation import find_index
 from music_transformer.evaluation.seam import seam_distance
-from music_transformer.evaluation.statistics import describe
 from music_transformer.generation import generate
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.notes import NoteSequence

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from describe_music import parallels
 from hypothesis import given
 from hypothesis import strategies as st
 
 from music_transformer.checkpoint import Session
 from music_transformer.errors import ConfigError
-from music_transformer.evaluation.statistics import parallels
 from music_transformer.generation import accompany, generate, generate_batch
 from music_transformer.generation.processors import discourage_parallels, makes_parallel
 from music_transformer.notes import NoteSequence

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from describe_music import describe
 
 from music_transformer.cli.main import exit_code
 from music_transformer.datasets.prepared import write_prepared
 from music_transformer.evaluation.memorisation import INDEX_FILE, MemorisationIndex
-from music_transformer.evaluation.statistics import describe
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer

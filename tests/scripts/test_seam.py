@@ -1,6 +1,7 @@
 """`seam` through `main`: the drift of a model that learned nothing, and what is refused."""
 
 import json
+import math
 import runpy
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from seam import drift
 
 from music_transformer.checkpoint import save_checkpoint
 from music_transformer.cli.main import exit_code
@@ -67,3 +69,15 @@ def test_the_drift_of_a_model_is_told_beside_another_piece(
 def test_what_cannot_be_measured_is_one_line(line: list[str], capsys: Output) -> None:
     assert study([*line, "--seconds", "40"]) == 2
     assert "long enough" in capsys.readouterr().err
+
+
+def test_drift_is_the_geometric_mean_of_ratios_over_primers():
+    truth = [dict.fromkeys(MEASURES, value) for value in (1.0, 3.0)]
+    given = [{name: 2 * value for name, value in one.items()} for one in truth]
+    given.append(dict.fromkeys(MEASURES, math.nan))
+    result = drift(given, [*truth, truth[0]])
+    assert result.drift == pytest.approx(2)
+    assert result.interval == pytest.approx((2, 2))
+    given[0]["register"] = given[1]["register"] = 16.0
+    assert drift(given[:2], truth).by_measure["register"] == pytest.approx(8)
+    assert drift(given[:2], truth).drift == pytest.approx(2 * 4 ** (1 / 9))

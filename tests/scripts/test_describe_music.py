@@ -6,9 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-
-from music_transformer.errors import MidiError, TokenError
-from music_transformer.evaluation.statistics import (
+from describe_music import (
     average,
     chord_labels,
     describe,
@@ -20,6 +18,8 @@ from music_transformer.evaluation.statistics import (
     repeat_ratio,
     repeated_ngram_share,
 )
+
+from music_transformer.errors import MidiError, TokenError
 from music_transformer.notes import NoteSequence, Pedals
 
 

@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from music_transformer.evaluation.statistics import (
+from describe_music import (
     beside,
     describe_chorale,
     mean_pitch_class_distance,
     pitch_class_distance,
     pooled_parallels,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 C_MAJOR_CHORD = [1 / 3, 0, 0, 0, 1 / 3, 0, 0, 1 / 3, 0, 0, 0, 0]
 C_ALONE = [1.0] + [0.0] * 11
