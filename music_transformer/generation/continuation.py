@@ -247,7 +247,7 @@ class Continuation:
 
     def generations(self) -> list[Generation]:
         """The results, once `ids` is exhausted."""
-        return [self._generation(number) for number in range(len(self.samples))]
+        return [self.generation(number) for number in range(len(self.samples))]
 
     @property
     def seconds(self) -> float:
@@ -294,7 +294,8 @@ class Continuation:
         sample.steering = steering_of(spec.settings, self.primer.ids, performance=performance)
         return sample
 
-    def _generation(self, number: int) -> Generation:
+    def generation(self, number: int) -> Generation:
+        """The result of one sample, once it is finished."""
         sample, primer = self.samples[number], self.primer
         new = [*sample.drawn, *sample.closing]
         ids = [*primer.ids, *new]

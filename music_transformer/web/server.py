@@ -8,16 +8,17 @@
 | ``POST .../primers`` | a MIDI file as it is, or JSON, see below |
 | ``POST .../motifs/NAME`` | a motif of the repository as a primer |
 | ``POST .../models/NAME`` | read the weights, so that the next take begins at once |
-| ``POST .../takes`` | a new take, JSON, see below |
+| ``POST .../takes`` | new takes, JSON, see below |
 | ``POST .../kept?title=&primer_seconds=`` | the MIDI file of a take that the browser kept |
 | ``POST .../takes/ID/stop``, ``DELETE .../takes/ID`` | stop it, remove it |
 | ``GET .../takes/ID.mid``, ``.wav``, ``.../primers/ID.wav`` | files |
 | ``GET .../takes/ID/attention?start=&pitch=&track=`` | the attention of a note |
 
 The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
-that of a take ``{"task", "model", "primer", "from", "to"}`` and fields of `Settings`; the task is
-``"continue"``, ``"accompany"`` or ``"fill"``, of which from and to are the gap; what is left out is
-what the model says, or the default.
+that of takes ``{"task", "model", "primer", "from", "to", "count"}`` and fields of `Settings`; the
+task is ``"continue"``, ``"accompany"`` or ``"fill"``, of which from and to are the gap; what is
+left out is what the model says, or the default. The takes have the seeds from the one given on;
+continuations are composed side by side.
 
 Whatever a user may cause comes back as ``{"error": one line}`` with a 4xx status.
 """
@@ -48,7 +49,15 @@ from music_transformer.notes import NoteSequence
 from music_transformer.sampling import ASKED_FOR, BOLD, CALM, LOUDNESS, Settings
 from music_transformer.web.guard import Guard
 from music_transformer.web.models import CONTINUE, Model
-from music_transformer.web.studio import MAX_NOTES, Message, Page, Primer, Studio, has_sound
+from music_transformer.web.studio import (
+    MAX_NOTES,
+    MAX_TAKES,
+    Message,
+    Page,
+    Primer,
+    Studio,
+    has_sound,
+)
 from music_transformer.web.takes import Take, rows_of
 
 STATIC = Path(__file__).parent / "static"
@@ -219,15 +228,17 @@ class _Routes:
             if not cut[0] < cut[1]:
                 raise ConfigError("the part of the motif must end after it begins.")
         settings = Settings.from_dict({name: asked[name] for name in _SAID if name in asked})
-        take = self._studio.add_take(
+        takes = self._studio.add_takes(
             page,
+            int(_number(asked, "count", 1, MAX_TAKES, 1)),
             model=str(asked.get("model")),
             primer=primer,
             cut=cut,
             settings=settings,
             task=str(asked.get("task", CONTINUE)),
         )
-        return JSONResponse({"id": take.id, "title": take.title})
+        told = [{"id": take.id, "title": take.title, "seed": take.settings.seed} for take in takes]
+        return JSONResponse({"takes": told})
 
     async def restore_take(self, request: Request) -> Response:
         page = self._page(request)

@@ -13,7 +13,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from music_transformer.render.audio import find_soundfont, render_audio
 from music_transformer.sampling import Settings
 from music_transformer.web.attention import attention_of_note
 from music_transformer.web.models import CONTINUE, FILL, Model, Shelf
-from music_transformer.web.takes import DONE, RUNNING, STOPPED, Composer, Take, check_length
+from music_transformer.web.takes import DONE, RUNNING, STOPPED, Composer, Take
 
 MAX_PAGES = 256
 MAX_PRIMERS = 8  # of one page; the oldest goes
@@ -177,17 +177,18 @@ class Studio:
             self._delete_files(oldest)
         return primer
 
-    def add_take(
+    def add_takes(
         self,
         page: Page,
+        count: int,
         *,
         model: str,
         primer: Primer | None,
         cut: tuple[float, float] | None,
         settings: Settings,
         task: str,
-    ) -> Take:
-        """Put a new take into the queue.
+    ) -> list[Take]:
+        """Put new takes into the queue: the seed asked for, and those that follow.
 
         Args:
             cut: the part of the primer that is meant, in seconds; None for all of it.
@@ -202,10 +203,10 @@ class Studio:
             raise ConfigError(
                 f"{model} cannot {task!s:.20}; choose {' or '.join(able) or 'another'}."
             )
-        _check_room(page)
-        if self._composer.waiting >= MAX_WAITING:
+        _check_room(page, count)
+        if self._composer.waiting + count > MAX_WAITING:
             raise ConfigError(f"{MAX_WAITING} takes are waiting; come back when some are done.")
-        check_length(settings.asked, MAX_SECONDS)
+        _check_length(settings.asked)
         notes = None if primer is None else primer.notes
         gap = cut if task == FILL else None
         if notes is not None and cut is not None and gap is None:
@@ -219,13 +220,16 @@ class Studio:
         if task != CONTINUE:
             if notes is None or (task == FILL and gap is None):
                 raise ConfigError(f"there is nothing to {task}; give a motif, and a part of it.")
-            check_length(notes.end_time if gap is None else gap[1] - gap[0], MAX_SECONDS)
+            _check_length(notes.end_time if gap is None else gap[1] - gap[0])
             stem += "-accompanied" if gap is None else "-filled"
-        title = f"{stem}-seed-{settings.seed}"
-        take = Take(self.models[model], notes, settings, title, page.tell, task, gap)
-        page.takes[take.id] = take
-        self._composer.add(take)
-        return take
+        takes = []
+        for seed in range(settings.seed, settings.seed + count):
+            one, title = replace(settings, seed=seed), f"{stem}-seed-{seed}"
+            takes.append(Take(self.models[model], notes, one, title, page.tell, task, gap))
+            takes[-1].beside = takes[0].beside
+        page.takes |= {take.id: take for take in takes}
+        self._composer.add(takes)
+        return takes
 
     async def prepare(self, model: str) -> None:
         """Read the weights of a model that will be wanted soon.
@@ -344,10 +348,18 @@ def has_sound(soundfont: Path | None = None) -> bool:
         return False
 
 
-def _check_room(page: Page) -> None:
-    """Raise ConfigError where a page has as many takes as it may."""
-    if len(page.takes) >= MAX_TAKES:
-        raise ConfigError(f"{MAX_TAKES} takes are there; remove one first.")
+def _check_room(page: Page, count: int = 1) -> None:
+    """Raise ConfigError where a page would have more takes than it may."""
+    if len(page.takes) + count > MAX_TAKES:
+        raise ConfigError(
+            f"{len(page.takes)} takes are there, {MAX_TAKES} the most; remove one first."
+        )
+
+
+def _check_length(seconds: float) -> None:
+    """Raise ConfigError for a length that no one would wait for."""
+    if not 1 <= seconds <= MAX_SECONDS:
+        raise ConfigError(f"length {seconds:g} s; choose 1 to {MAX_SECONDS:g}.")
 
 
 def _checked(title: str, notes: NoteSequence) -> NoteSequence:

@@ -1,20 +1,18 @@
 """Takes, each a continuation or accompaniment of one primer, and the thread that composes them.
 
-A take lives in two threads. The composing thread calls `compose`, which fills it event by event;
-the server's thread reads what is there and may call `stop` at any time. What the page needs to
-know is handed to `tell`, as dictionaries ready for JSON.
+A take lives in two threads. The composing thread fills it event by event; the server's thread reads
+what is there and may call `stop` at any time. What the page needs to know is handed to `tell`, as
+dictionaries ready for JSON.
 
 A note is told as [start, end, pitch, velocity, track], in seconds of the take. A note that still
 sounds is told again with a later end; start, pitch and track say which one it is.
 
-That thread takes them in the order they came, and answers questions in between: a question is short
-(the attention of one note), a take is long, so a waiting question is answered between two events of
-the running take. Nothing else ever touches a model: two takes at a time would both be slower, and a
-model's weights are in memory once.
+That thread takes them in the order they came, continuations that were asked for together side by
+side, and answers questions (the attention of one note) between two events. Nothing else ever
+touches a model: two at a time would both be slower, and its weights are in memory once.
 """
 
 import logging
-import math
 import secrets
 import threading
 import time
@@ -28,12 +26,11 @@ from typing import Any
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import MusicTransformerError
 from music_transformer.evaluation.memorisation import find_index
-from music_transformer.generation.accompaniment import DEFAULT_CANDIDATES, Accompaniment, accompany
+from music_transformer.generation.accompaniment import DEFAULT_CANDIDATES, accompany
 from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.degeneration import degeneracies
 from music_transformer.generation.filling import fill, kept_beside
 from music_transformer.generation.loop import SampleSpec
-from music_transformer.generation.report import Generation
 from music_transformer.midi.bars import bar_lines
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Primer
@@ -44,7 +41,7 @@ from music_transformer.web.models import CONTINUE, Model, Shelf
 TELL_SECONDS = 0.1
 #: The first events are told one by one: who plays live waits for the first note.
 FIRST_EVENTS = 8
-#: How long one take may keep the thread that all takes share.
+#: How long takes that are composed together may keep the thread that all share.
 BUDGET_SECONDS = 900.0
 
 QUEUED, LOADING, COMPOSING = "queued", "loading", "composing"
@@ -52,6 +49,9 @@ DONE, STOPPED, FAILED = "done", "stopped", "failed"
 RUNNING = {QUEUED, LOADING, COMPOSING}
 
 Row = tuple[float, float, int, int, int]
+Question = Callable[[Session], Any]
+
+_log = logging.getLogger(__name__)
 
 
 def rows_of(notes: NoteSequence) -> list[Row]:
@@ -61,7 +61,7 @@ def rows_of(notes: NoteSequence) -> list[Row]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-@dataclass
+@dataclass(eq=False)
 class Take:
     """One continuation, or one accompaniment, which is there only when it is whole.
 
@@ -73,10 +73,12 @@ class Take:
         tell: takes a message for the page; called in both threads.
         task: what is done with the primer: `models.CONTINUE`, `ACCOMPANY` or `FILL`.
         gap: what is filled, in seconds of the primer.
+        beside: the same object in continuations that differ in their seeds only.
         ids: the events so far, those of the primer first; only of a continuation.
-        bars: seconds at which bars begin, as far as the metre is known.
-        distance: from the primer, see `seam_distance`; once it is done, if it can be told.
         notes: what they decode to, once the take is done or stopped.
+        bars: seconds at which bars begin, as far as the metre is known.
+        rank: how many rules of `degeneration` it breaks, and how far from the primer it is
+            (`seam_distance`): the least is the best. Once it is done, if it can be told.
     """
 
     model: Model
@@ -86,6 +88,7 @@ class Take:
     tell: Callable[[dict[str, Any]], None]
     task: str = CONTINUE
     gap: tuple[float, float] | None = None
+    beside: object = field(default_factory=object)
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: str = QUEUED
     error: str = ""
@@ -96,7 +99,7 @@ class Take:
     elapsed_seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
     bars: list[float] = field(default_factory=list)
-    distance: float | None = None
+    rank: tuple[int, float] | None = None
     read: Primer = field(default_factory=lambda: Primer([]))
     _continuation: Continuation | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -124,7 +127,7 @@ class Take:
             "elapsed_seconds": round(self.elapsed_seconds, 2),
             "warnings": self.warnings,
             "bars": self.bars,
-            "distance": self.distance,
+            "rank": self.rank,
         }
 
     def snapshot(self) -> Iterator[dict[str, Any]]:
@@ -138,64 +141,42 @@ class Take:
         self.state, self.error = state, error
         self.tell(self.status())
 
-    def compose(self, session: Session, between: Callable[[], None]) -> None:
-        """Do with the primer what is asked for, or until `stop`.
-
-        Args:
-            session: the loaded model.
-            between: called after every event; what else the model is wanted for.
-
-        Raises:
-            MusicTransformerError: the primer or the settings do not suit the model.
-        """
-        if self.task != CONTINUE:
-            self._compose_whole(session, between)
-            return
-        continuation = Continuation(session, self.primer, [SampleSpec(self.settings)])
-        self.read = continuation.primer
+    def begin(self, continuation: Continuation) -> None:
+        """Read the primer, and tell it."""
+        self._continuation, self.read = continuation, continuation.primer
         self.ids = list(self.read.ids)
-        self._continuation = continuation
         self.primer_seconds = continuation.primer_seconds
         opening = self.decoded()
         self.bars = bar_lines(opening).round(4).tolist()
-        self._tell_notes(opening)
+        self.tell_notes(opening)
         self.move_to(COMPOSING)
-        used_up: list[str] = []
-        started = told = time.perf_counter()
-        with closing(continuation.ids()) as new:
-            for _, event_id in new:
-                self.ids.append(event_id)
-                if self.is_stopped:
-                    break
-                now = time.perf_counter()
-                if now - started > BUDGET_SECONDS:
-                    used_up = [f"ended after {BUDGET_SECONDS:g} s of composing"]
-                    break
-                first = len(self.ids) - len(self.read.ids) <= FIRST_EVENTS
-                if first or now - told >= TELL_SECONDS:
-                    told, self.elapsed_seconds = now, now - started
-                    self._tell_notes(self.decoded())
-                between()
-        self.elapsed_seconds = time.perf_counter() - started
-        self._finish(session)
-        if used_up:
-            self.warnings = used_up + self.warnings
-        elif not self.is_stopped:
-            [made] = continuation.generations()
-            self.distance = made.report.seam_distance
-            index = find_index(session.path)
-            run = None if index is None else index.longest_run(made.continuation)
-            self.warnings = [*made.report.warnings, *([str(run)] if run and run.notes else [])]
-        self.move_to(STOPPED if self.is_stopped else DONE)
 
-    def keep(self, notes: NoteSequence, warnings: Sequence[str] = ()) -> None:
+    def follow(self, event_id: int, elapsed_seconds: float, every_seconds: float) -> None:
+        """Take in a new event; tell it if it is one of the first, or time to."""
+        self.ids.append(event_id)
+        first = len(self.ids) - len(self.read.ids) <= FIRST_EVENTS
+        if first or elapsed_seconds - self.elapsed_seconds >= every_seconds:
+            self.elapsed_seconds = elapsed_seconds
+            self.tell_notes(self.decoded())
+
+    def end(self, session: Session, state: str, warnings: Sequence[str] | None = None) -> None:
+        """Be done with what is composed by now; where nobody did, judge it."""
+        whole = session.tokenizer.crop_step
+        del self.ids[len(self.ids) // whole * whole :]  # a row without all its voices
+        notes = self.decoded()
+        if warnings is None and notes.end_time > self.primer_seconds:
+            warnings = degeneracies(notes.sliced(self.primer_seconds, notes.end_time))
+        self.keep(notes, [*self.warnings, *(warnings or ())], state)
+
+    def keep(self, notes: NoteSequence, warnings: Sequence[str] = (), state: str = DONE) -> None:
         """Be done, with these notes."""
         self.notes, self.warnings = notes, list(warnings)
         self.bars = bar_lines(notes).round(4).tolist()
-        self._tell_notes(notes)
-        self.move_to(DONE)
+        self.tell_notes(notes)
+        self.move_to(state)
 
-    def _compose_whole(self, session: Session, between: Callable[[], None]) -> None:
+    def compose_whole(self, session: Session, between: Callable[[], None]) -> None:
+        """Fill or accompany the primer; `compose` says more."""
         assert self.primer is not None
         self.primer_seconds = self.gap[0] if self.gap else 0.0
         length, told = self.primer.end_time - self.primer_seconds, 0.0
@@ -213,22 +194,23 @@ class Take:
                 self.seconds = length * done / max(total, 1e-9)
                 self.tell({"type": "notes", "id": self.id, "seconds": self.seconds, "notes": []})
 
-        self._tell_notes(kept_beside(self.primer, *self.gap) if self.gap else self.primer)
+        self.tell_notes(kept_beside(self.primer, *self.gap) if self.gap else self.primer)
         self.move_to(COMPOSING)
         how: dict[str, Any] = {"settings": replace(self.settings, seconds=None)}
         how["on_progress"] = progress
         try:
-            made: Accompaniment | Generation
             if self.gap:
-                [made] = fill(session, self.primer, start=self.gap[0], end=self.gap[1], **how)
+                [filled] = fill(session, self.primer, start=self.gap[0], end=self.gap[1], **how)
+                notes, report = filled.notes, filled.report
             else:  # a chorale's candidates are drawn side by side, a piano's one after another
                 count = 1 if session.tokenizer.has_melody else DEFAULT_CANDIDATES
-                made = accompany(session, self.primer, candidates=count, **how)[0]
+                likeliest = accompany(session, self.primer, candidates=count, **how)[0]
+                notes, report = likeliest.notes, likeliest.report
         except CancelledError:
             self.move_to(STOPPED)
             return
         self._told.clear()
-        self.keep(made.notes, made.report.warnings)
+        self.keep(notes, report.warnings)
 
     def decoded(self) -> NoteSequence:
         """The primer's own notes, and those of the events so far."""
@@ -236,17 +218,7 @@ class Take:
             return NoteSequence(pitch=[], velocity=[], start=[], end=[])
         return self._continuation.result(self.ids[len(self.read.ids) :])[0]
 
-    def _finish(self, session: Session) -> None:
-        whole = session.tokenizer.crop_step
-        del self.ids[len(self.ids) // whole * whole :]  # a row without all its voices
-        self.notes = self.decoded()
-        self.bars = bar_lines(self.notes).round(4).tolist()
-        self._tell_notes(self.notes)
-        start, end = self.primer_seconds, self.notes.end_time
-        if end > start:
-            self.warnings = degeneracies(self.notes.sliced(start, end))
-
-    def _tell_notes(self, notes: NoteSequence) -> None:
+    def tell_notes(self, notes: NoteSequence) -> None:
         """Tell the notes that are new or have grown since the last time."""
         rows = [row for row in rows_of(notes) if self._told.get(_key(row)) != row]
         self._told.update({_key(row): row for row in rows})
@@ -254,23 +226,57 @@ class Take:
         self.tell({"type": "notes", "id": self.id, "seconds": self.seconds, "notes": rows})
 
 
-def check_length(seconds: float, longest: float) -> None:
-    """Refuse a length that no one would wait for.
-
-    Raises:
-        MusicTransformerError: it is outside 1 to ``longest``.
-    """
-    if not (math.isfinite(seconds) and 1 <= seconds <= longest):
-        raise MusicTransformerError(f"length {seconds:g} s; choose 1 to {longest:g}.")
-
-
 def _key(row: Row) -> tuple[float, int, int]:
     return row[0], row[2], row[4]
 
 
-_log = logging.getLogger(__name__)
+def compose(takes: Sequence[Take], session: Session, between: Callable[[], None]) -> None:
+    """Do with the primer what is asked for, or until all takes are stopped.
 
-Question = Callable[[Session], Any]
+    Args:
+        takes: those of one `beside`.
+        session: the loaded model.
+        between: called after every event; what else the model is wanted for.
+
+    Raises:
+        MusicTransformerError: the primer or the settings do not suit the model.
+    """
+    if takes[0].task != CONTINUE:
+        for take in takes:
+            take.compose_whole(session, between)
+        return
+    specs = [SampleSpec(take.settings) for take in takes]
+    continuation = Continuation(session, takes[0].primer, specs)
+    for take in takes:
+        take.begin(continuation)
+    started, used_up = time.perf_counter(), False
+    with closing(continuation.ids()) as new:
+        for number, event_id in new:
+            elapsed = time.perf_counter() - started
+            if takes[number].state == COMPOSING:
+                takes[number].follow(event_id, elapsed, TELL_SECONDS * len(takes))
+            for place, take in enumerate(takes):
+                if take.is_stopped and take.state == COMPOSING:
+                    continuation.samples[place].ended = True
+                    take.end(session, STOPPED)
+            used_up = elapsed > BUDGET_SECONDS
+            if used_up or all(take.state == STOPPED for take in takes):
+                break
+            between()
+    index = find_index(session.path)
+    for number, take in enumerate(takes):
+        if take.state != COMPOSING:
+            continue
+        take.elapsed_seconds = time.perf_counter() - started
+        if used_up:
+            take.warnings = [f"ended after {BUDGET_SECONDS:g} s of composing"]
+            take.end(session, DONE)
+            continue
+        made = continuation.generation(number)
+        if made.report.seam_distance is not None:
+            take.rank = len(made.report.broken_rules), made.report.seam_distance
+        run = None if index is None else index.longest_run(made.continuation)
+        take.end(session, DONE, [*made.report.warnings, *([str(run)] if run and run.notes else [])])
 
 
 class Composer:
@@ -280,7 +286,7 @@ class Composer:
         self._shelf = shelf
         self._takes: deque[Take] = deque()
         self._questions: deque[tuple[Model, Question, Future[Any]]] = deque()
-        self._running: Take | None = None
+        self._running: list[Take] = []
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="composer", daemon=True)
@@ -290,22 +296,22 @@ class Composer:
         self._thread.start()
 
     def close(self, timeout_seconds: float = 5.0) -> None:
-        """Stop the running take, forget the others, and wait for the thread."""
+        """Stop the running takes, forget the others, and wait for the thread."""
         with self._changed:
             self._closed = True
             self._takes.clear()
             while self._questions:
                 self._questions.popleft()[2].cancel()
-            if self._running is not None:
-                self._running.stop()
+            for take in self._running:
+                take.stop()
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)
 
-    def add(self, take: Take) -> None:
-        """Put a take at the end of the queue."""
+    def add(self, takes: Sequence[Take]) -> None:
+        """Put takes at the end of the queue."""
         with self._changed:
-            self._takes.append(take)
+            self._takes.extend(takes)
             self._changed.notify_all()
         self._tell_places()
 
@@ -342,29 +348,36 @@ class Composer:
                 self._changed.wait_for(lambda: self._closed or self._takes or self._questions)
                 if self._closed:
                     return
-                self._running = self._takes.popleft() if not self._questions else None
+                while self._takes and not self._questions:
+                    if self._running and self._takes[0].beside is not self._running[0].beside:
+                        break
+                    self._running.append(self._takes.popleft())
             self._answer()
-            if self._running is not None:
+            if self._running:
                 self._tell_places()
                 self._compose(self._running)
-                self._running = None
+                self._running = []
 
-    def _compose(self, take: Take) -> None:
+    def _compose(self, takes: list[Take]) -> None:
         try:
-            if take.is_stopped:
-                take.move_to(STOPPED)
-                return
-            take.move_to(LOADING)
-            session = self._shelf.session(take.model)
-            take.compose(session, self._answer)
+            for take in takes:
+                take.move_to(STOPPED if take.is_stopped else LOADING)
+            going = [take for take in takes if take.state == LOADING]
+            if going:
+                compose(going, self._shelf.session(going[0].model), self._answer)
         except MusicTransformerError as error:
-            take.move_to(FAILED, str(error))
+            self._fail(takes, str(error))
         except Exception:
             # The thread must outlive a bug, or every later take would wait for ever.
             _log.exception("a take failed")
-            take.move_to(FAILED, "this is a bug; the terminal of the server shows where.")
+            self._fail(takes, "this is a bug; the terminal of the server shows where.")
         finally:
-            assert take.state not in RUNNING
+            assert not any(take.state in RUNNING for take in takes)
+
+    def _fail(self, takes: list[Take], error: str) -> None:
+        for take in takes:
+            if take.state in RUNNING:
+                take.move_to(FAILED, error)
 
     def _answer(self) -> None:
         """Answer all waiting questions."""
@@ -380,6 +393,5 @@ class Composer:
     def _tell_places(self) -> None:
         """Tell every waiting take how many are before it."""
         with self._changed:
-            busy = 1 if self._running is not None else 0
-            for place, take in enumerate(self._takes):
-                take.tell({**take.status(), "state": QUEUED, "ahead": busy + place})
+            for place, take in enumerate(self._takes, start=len(self._running)):
+                take.tell({**take.status(), "state": QUEUED, "ahead": place})

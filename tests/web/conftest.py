@@ -110,7 +110,8 @@ class Tab:
         """The id of a new take."""
         status, told = self.ask("POST", "/takes", {"model": "piano", "seconds": 2, **asked})
         assert status == 200, told
-        return str(told["id"])
+        [take] = told["takes"]
+        return str(take["id"])
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read the channel up to a message."""

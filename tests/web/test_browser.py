@@ -202,6 +202,35 @@ def test_a_file_is_continued_heard_compared_and_downloaded(page: Page, motifs: P
     assert len(read_midi(path)) == page.notes(".take .roll")
 
 
+def test_four_takes_are_drawn_and_stand_side_by_side_the_best_first(
+    page: Page, motifs: Path
+) -> None:
+    page.upload(motifs / "twinkle_melody.mid")
+    page.wait(lambda: page.notes() == 42)
+    page.set("seconds", 5)
+    page.click("#go")
+    page.wait(lambda: page.states() == ["done"] * 4)
+    ranks = {f"take {number}": take.rank for number, take in enumerate(page.takes(), start=1)}
+    best_first = sorted(ranks, key=lambda name: ranks[name] or (99, 0.0))
+
+    def shown() -> list[str]:
+        return [take.text.lower() for take in page.all(".take h3")]
+
+    page.wait(lambda: shown() == best_first)
+    assert [one.is_displayed() for one in page.all(".closest")] == [True, False, False, False]
+    tops = {take.rect["y"] for take in page.all(".take")[:2]}
+    assert len(tops) == 1
+    page.wait(lambda: len(page.all(".take .remove:not([hidden])")) == 4)
+    notes = [roll.get_attribute("data-notes") for roll in page.all(".take .roll")]
+    page.reload()
+    page.wait(lambda: page.states() == ["done"] * 4)
+    page.wait(
+        lambda: notes == [roll.get_attribute("data-notes") for roll in page.all(".take .roll")]
+    )
+    page.set("task", "accompany")
+    assert page.one("#count").get_attribute("value") == "1"
+
+
 def test_the_name_of_a_file_is_text_wherever_the_page_shows_it(
     page: Page, motifs: Path, tmp_path: Path
 ) -> None:
@@ -445,7 +474,7 @@ def test_a_musician_asks_in_words(page: Page, motifs: Path) -> None:
         "bold · F♯ minor · C3 to C6 · pace × 0.5 · loudness pp · 2 voices"
         in page.one(".take .about").text
     )
-    assert len(page.all(".closest:not([hidden])")) == 1
+    page.wait(lambda: len(page.all(".closest:not([hidden])")) == 1)
     page.set("low", "C7")
     page.click("#go")  # what cannot be is refused before composing
     page.wait(lambda: "above" in page.one("#compose-error").text)

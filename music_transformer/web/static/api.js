@@ -61,7 +61,7 @@ export const takeAsPrimer = (take) => send(`${base}/primers`, { take });
 export const chooseMotif = (name) => request(`${base}/motifs/${name}`, { method: "POST" });
 export const prepareModel = (name) =>
   request(`${base}/models/${encodeURIComponent(name)}`, { method: "POST" });
-export const addTake = (settings) => send(`${base}/takes`, settings);
+export const addTakes = async (settings) => (await send(`${base}/takes`, settings)).takes;
 export const stopTake = (id) => request(`${base}/takes/${id}/stop`, { method: "POST" });
 export const removeTake = (id) => request(`${base}/takes/${id}`, { method: "DELETE" });
 export const attention = (id, note) =>

@@ -20,28 +20,27 @@ wireInstrument(motif, {
     const { id } = await api.uploadNotes(rows);
     const length = Math.round(Math.min(Math.max(seconds, LIVE_SECONDS[0]), LIVE_SECONDS[1]));
     const phrase = { task: "continue", model: settings.continuing, primer: id, from: null, to: null, seconds: length };
-    return ask({ ...settings.inKey, ...settings.asked, ...phrase }, 1);
+    const [card] = await ask({ ...settings.inKey, ...settings.asked, ...phrase }, 1);
+    return card;
   },
 });
 
-/** Takes with the seeds from the chosen one on; the last one's card comes back. */
+/** Takes with the seeds from the chosen one on, composed side by side; their cards come back. */
 async function ask(wanted, count = settings.count) {
   say("compose-error");
-  const first = settings.seed;
-  let card;
-  for (let seed = first; seed < first + count; seed++) {
-    const asked = { ...wanted, seed };
-    try {
-      const { id, title } = await api.addTake(asked);
-      card = takes.add(id, asked, { key: `${Date.now()}/${id}`, asked, title });
-      if (seed === first) card.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
-    } catch (error) {
-      say("compose-error", error.message);
-      throw error;
-    }
-    settings.seed = seed + 1; // the next click is another take
+  try {
+    const added = await api.addTakes({ ...wanted, seed: settings.seed, count });
+    const cards = added.map(({ id, title, seed }) => {
+      const asked = { ...wanted, seed };
+      return takes.add(id, asked, { key: `${Date.now()}/${id}`, asked, title });
+    });
+    settings.seed += count; // the next click gives others
+    cards[0].element.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    return cards;
+  } catch (error) {
+    say("compose-error", error.message);
+    throw error;
   }
-  return card;
 }
 
 /** The same settings as those of a take, the next seeds. */

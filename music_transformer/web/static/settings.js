@@ -29,7 +29,7 @@ export class Settings {
     for (const name of ["temperature", "top-p"]) $(name).addEventListener("input", () => { $("mood").value = "own"; });
     $("mood").onchange = () => this.#setMood();
     $("model").onchange = () => this.#adopt();
-    $("task").onchange = () => this.#offerModels();
+    $("task").onchange = () => this.#adoptTask();
     $("dice").onclick = () => { $("seed").value = Math.floor(Math.random() * 1e6); };
     for (const mode of ["major", "minor"]) {
       for (const tonic of TONICS) $("key").add(new Option(pretty(`${tonic} ${mode}`), `${tonic} ${mode}`));
@@ -46,7 +46,7 @@ export class Settings {
     const can = (task) => models.some(({ tasks }) => tasks.includes(task));
     for (const option of $("task").options) option.hidden = option.disabled = !can(option.value);
     $("task").value = [...$("task").options].find(({ disabled }) => !disabled)?.value ?? "continue";
-    this.#offerModels();
+    this.#adoptTask();
   }
 
   /** What is asked for, as the server takes it. */
@@ -105,6 +105,12 @@ export class Settings {
   }
 
   get #model() { return this.#models.find(({ name }) => name === $("model").value); }
+
+  /** Of continuations four are compared; whatever else is asked for is the best of several already. */
+  #adoptTask() {
+    $("count").value = $("task").value === "continue" ? 4 : 1;
+    this.#offerModels();
+  }
 
   /** Only the models that can do what is chosen. */
   #offerModels() {

@@ -1,5 +1,5 @@
 // Finished takes as the browser keeps them, until they are removed: {key, asked, title, primerSeconds,
-// starred, midi}, the last a MIDI file in base64. A reload, or a new server, finds them.
+// rank, starred, midi}, the last a MIDI file in base64. A reload, or a new server, finds them.
 
 const NAME = "music-transformer takes";
 

@@ -81,14 +81,27 @@ export class Takes {
     }
   }
 
-  /** Of the takes that differ only in their seeds, say which is closest to the motif. */
+  /** Takes that differ only in their seeds stand together, the best first, once all are there. */
   compare() {
-    const cards = [...this.cards.values()].filter(({ distance }) => distance != null);
-    for (const card of cards) {
-      const alike = cards.filter(({ wanted }) => wanted === card.wanted);
-      const least = Math.min(...alike.map(({ distance }) => distance));
-      card.$(".closest").hidden = alike.length < 2 || card.distance > least;
+    const groups = new Map();
+    for (const card of this.cards.values()) groups.set(card.wanted, [...(groups.get(card.wanted) ?? []), card]);
+    for (const alike of groups.values()) {
+      const ranked = alike.filter(({ rank }) => rank).sort((a, b) => a.rank[0] - b.rank[0] || a.rank[1] - b.rank[1]);
+      for (const card of alike) card.$(".closest").hidden = ranked.length < 2 || card !== ranked[0];
+      if (ranked.length && !alike.some(({ running }) => running)) this.#arrange([...ranked, ...alike.filter(({ rank }) => !rank)]);
     }
+  }
+
+  /** Put cards one behind the other, where the first of them is; focus and scrolling stay. */
+  #arrange(cards) {
+    const elements = cards.map(({ element }) => element);
+    const now = [...this.list.children], first = now.findIndex((element) => elements.includes(element));
+    if (elements.every((element, i) => now[first + i] === element)) return;
+    const focused = document.activeElement, places = cards.map(({ roll }) => roll.box.scrollLeft);
+    const others = now.filter((element) => !elements.includes(element));
+    this.list.replaceChildren(...others.slice(0, first), ...elements, ...others.slice(first));
+    cards.forEach(({ roll }, i) => { roll.box.scrollLeft = places[i]; });
+    if (this.list.contains(focused)) focused.focus({ preventScroll: true });
   }
 
   rescale() {
@@ -174,7 +187,7 @@ class Card {
       this.primerSeconds = message.primer_seconds;
       this.seconds = message.seconds;
       this.bars = message.bars;
-      this.distance = message.distance;
+      this.rank = message.rank ?? this.kept.rank;
       const { task, to } = this.asked, primerEnd = message.primer_seconds;
       this.roll.show(task === "accompany" ? { primerEnd: 0, melody: 0 } : { primerEnd, resumes: task === "fill" ? to : Infinity });
       this.takes.rescale();
@@ -198,7 +211,7 @@ class Card {
   /** Put a finished take where a reload finds it. */
   async #keep() {
     this.keeping = true;
-    this.kept.primerSeconds = this.primerSeconds;
+    Object.assign(this.kept, { primerSeconds: this.primerSeconds, rank: this.rank });
     const midi = await api.midiOf(this.id).catch(() => null);
     if (midi === null) return;
     this.kept.midi = midi;
