@@ -36,8 +36,6 @@ def attention_of_note(
 ) -> dict[str, Any]:
     """The weights of one note, by layer and head, on the notes before it.
 
-    It is called in the composing thread, so the take does not grow meanwhile.
-
     Returns:
         ``layers`` and ``heads``, how many there are; ``from_seconds``, where the past that is
         looked at begins; ``notes``, rows [start, pitch, track]; ``weights``, rows [layer, head,

@@ -8,8 +8,7 @@ attacks follow, and each has its check:
 - Requests across origins (CSRF): a foreign page posts to 127.0.0.1. The browser says where from in
   Origin, which must be the Host itself; for reading, Sec-Fetch-Site must not say cross-site.
 
-Every response also carries a Content-Security-Policy that allows nothing but this server: the page
-could not load a foreign script if it wanted to.
+Every response carries a Content-Security-Policy that allows nothing but this server.
 """
 
 import ipaddress
@@ -34,13 +33,7 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that refuses with 403 what no page of this server would ask.
-
-    Args:
-        app: what is guarded.
-        host: the address the server listens on.
-        allow_hosts: further names it is reached by, a proxy's for one.
-    """
+    """ASGI middleware that refuses with 403 what no page of this server would ask."""
 
     def __init__(self, app: ASGIApp, *, host: str, allow_hosts: Iterable[str] = ()) -> None:
         self._app = app

@@ -25,21 +25,13 @@ CONTINUE, ACCOMPANY, FILL = "continue", "accompany", "fill"
 
 @dataclass(frozen=True)
 class Model:
-    """A checkpoint on offer.
-
-    Attributes:
-        name: what the page calls it.
-        folder: a checkpoint, or a run, whose best step is taken each time it is loaded.
-        kind: the tokenizer's: performance, chorale, accompaniment.
-        sampling: what it says of how to draw from it.
-        anchors: whether it knows of notes to come.
-    """
+    """A checkpoint on offer, or a run, whose best step is taken each time it is loaded."""
 
     name: str
     folder: Path
-    kind: str
+    kind: str  # the tokenizer's: performance, chorale, accompaniment
     sampling: Sampling = field(default_factory=Sampling)
-    anchors: bool = False
+    anchors: bool = False  # whether it knows of notes to come
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -65,11 +57,7 @@ class Model:
 
 
 def available_models(names: Sequence[str] = ()) -> list[Model]:
-    """The checkpoints with these names, or all that lie where names are looked up.
-
-    Raises:
-        CheckpointError: a name that is none, or nothing to offer at all.
-    """
+    """The checkpoints with these names, or all that lie where names are looked up."""
     if names:
         return [_model(Path(name).name or name, find_checkpoint(name)) for name in names]
     found: dict[str, Model] = {}
@@ -80,13 +68,8 @@ def available_models(names: Sequence[str] = ()) -> list[Model]:
             _log.warning("not offered: %s", error)
     if not found:
         find_checkpoint(_FIRST[0])  # its message names all places
-    return sorted(
-        found.values(),
-        key=lambda model: (
-            _FIRST.index(model.name) if model.name in _FIRST else len(_FIRST),
-            model.name,
-        ),
-    )
+    place = {name: number for number, name in enumerate(_FIRST)}
+    return sorted(found.values(), key=lambda one: (place.get(one.name, len(place)), one.name))
 
 
 class Shelf:
@@ -97,11 +80,7 @@ class Shelf:
         self._sessions: dict[Path, Session] = {}
 
     def session(self, model: Model) -> Session:
-        """The loaded model.
-
-        Raises:
-            CheckpointError: it is gone or damaged.
-        """
+        """The loaded model."""
         folder = find_checkpoint(model.folder)
         session = self._sessions.pop(folder, None) or load_checkpoint(folder, self._device)
         self._sessions[folder] = session
@@ -112,34 +91,20 @@ class Shelf:
 
 def _folders() -> Iterator[Path]:
     """Every folder that may be a checkpoint, in the order in which names are looked up."""
-    named = os.environ.get(SEARCH_VARIABLE)
-    clone = checkout()
+    named, clone = os.environ.get(SEARCH_VARIABLE), checkout()
     roots = [Path(named)] if named else []
-    roots.append(Path("checkpoints"))
-    if clone is not None:
-        roots.append(clone / "checkpoints")
-    for root in roots:
-        if root.is_dir():
-            for folder in sorted(root.iterdir()):
-                if not folder.name.startswith(".") and (folder / CONFIG).is_file():
-                    yield folder
+    for root in (*roots, Path("checkpoints"), *([clone / "checkpoints"] if clone else [])):
+        for folder in sorted(root.iterdir()) if root.is_dir() else ():
+            if not folder.name.startswith(".") and (folder / CONFIG).is_file():
+                yield folder
 
 
 def _model(name: str, folder: Path) -> Model:
-    """What the config of a checkpoint says of it.
-
-    Raises:
-        CheckpointError: it is damaged.
-    """
+    """What the config of a checkpoint says of it."""
     step = find_checkpoint(folder)
     config = read_config(step)
     try:
-        return Model(
-            name,
-            folder,
-            str(config["tokenizer"]["kind"]),
-            sampling_of(config),
-            bool(config["model"].get("anchors")),
-        )
+        kind, anchors = str(config["tokenizer"]["kind"]), bool(config["model"].get("anchors"))
+        return Model(name, folder, kind, sampling_of(config), anchors)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{step / CONFIG}: not readable ({error}); restore it.") from error

@@ -64,11 +64,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one.
-
-    Raises:
-        ConfigError: the address is not this machine's, or the port is taken.
-    """
+    """A socket that listens; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -93,11 +89,7 @@ def is_local(listener: socket.socket) -> bool:
 
 
 def serve(app: Starlette, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until Ctrl-C, which is how a server ends, or another signal.
-
-    Args:
-        ready: called once the socket listens.
-    """
+    """Call `ready` once the socket listens, and serve until Ctrl-C or another signal."""
     with listener:
         ready()
         try:

@@ -1,18 +1,4 @@
-"""Routes: what the page asks for, checked and handed to the `Studio`.
-
-| request | does |
-| --- | --- |
-| ``GET /`` and ``/static/...`` | the page |
-| ``POST /api/pages`` | a new page: its id, the models, the motifs |
-| ``GET .../events`` | its channel, server-sent events; closing it stops its takes |
-| ``POST .../primers`` | a MIDI file as it is, or JSON, see below |
-| ``POST .../motifs/NAME`` | a motif of the repository as a primer |
-| ``POST .../models/NAME`` | read the weights, so that the next take begins at once |
-| ``POST .../takes`` | new takes, JSON, see below |
-| ``POST .../kept?title=&primer_seconds=`` | the MIDI file of a take that the browser kept |
-| ``POST .../takes/ID/stop``, ``DELETE .../takes/ID`` | stop it, remove it |
-| ``GET .../takes/ID.mid``, ``.wav``, ``.../primers/ID.wav`` | files |
-| ``GET .../takes/ID/attention?start=&pitch=&track=`` | the attention of a note |
+"""Routes: what the page asks for, checked and handed to the `Studio`; `_Routes` lists them.
 
 The JSON of a primer is ``{"notes": [[start, end, pitch, velocity], ...]}`` or ``{"take": ID}``,
 that of takes ``{"task", "model", "primer", "from", "to", "count"}`` and fields of `Settings`; the
@@ -46,18 +32,10 @@ from music_transformer.errors import ConfigError, MidiError, MusicTransformerErr
 from music_transformer.midi.bars import bar_lines
 from music_transformer.midi.read import read_midi_bytes
 from music_transformer.notes import NoteSequence
-from music_transformer.sampling import ASKED_FOR, BOLD, CALM, LOUDNESS, Settings
+from music_transformer.sampling import ASKED_FOR, BOLD, CALM, LOUDNESS, MOST_CANDIDATES, Settings
 from music_transformer.web.guard import Guard
 from music_transformer.web.models import CONTINUE, Model
-from music_transformer.web.studio import (
-    MAX_NOTES,
-    MAX_TAKES,
-    Message,
-    Page,
-    Primer,
-    Studio,
-    has_sound,
-)
+from music_transformer.web.studio import MAX_NOTES, Page, Primer, Studio, finished, has_sound
 from music_transformer.web.takes import Take, rows_of
 
 STATIC = Path(__file__).parent / "static"
@@ -199,7 +177,8 @@ class _Routes:
                 take = page.takes.get(str(asked["take"]))
                 if take is None:
                     raise HTTPException(404, "there is no such take.")
-                return JSONResponse(_told(self._studio.add_take_as_primer(page, take)))
+                primer = self._studio.add_primer(page, take.title, finished(take))
+                return JSONResponse(_told(primer))
             title, notes = _title(asked.get("title", "played")), _played(asked.get("notes"))
         else:
             title, notes = await _midi_of(request)
@@ -230,7 +209,7 @@ class _Routes:
         settings = Settings.from_dict({name: asked[name] for name in _SAID if name in asked})
         takes = self._studio.add_takes(
             page,
-            int(_number(asked, "count", 1, MAX_TAKES, 1)),
+            int(_number(asked, "count", 1, MOST_CANDIDATES, 1)),
             model=str(asked.get("model")),
             primer=primer,
             cut=cut,
@@ -300,7 +279,7 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _next_chunk(messages: "asyncio.Queue[Message | None]") -> bytes | None:
+async def _next_chunk(messages: "asyncio.Queue[dict[str, Any] | None]") -> bytes | None:
     """The next message as an event, a comment after a while without one, None at the end."""
     try:
         message = await asyncio.wait_for(messages.get(), IDLE_SECONDS)
@@ -338,11 +317,7 @@ async def _body_of(request: Request, limit: int) -> bytes:
 
 
 async def _midi_of(request: Request) -> tuple[str, NoteSequence]:
-    """The title and the notes of a MIDI file that is sent.
-
-    Raises:
-        MidiError: it is none.
-    """
+    """The title and the notes of a MIDI file that is sent."""
     title = _title(request.query_params.get("title", "motif.mid"))
     data = await _body_of(request, MAX_MIDI_BYTES)
     return title, await asyncio.to_thread(read_midi_bytes, data, title)
@@ -372,11 +347,7 @@ def _media_type(request: Request) -> str:
 def _number(
     asked: dict[str, Any], name: str, low: float, high: float, default: float | None = None
 ) -> float:
-    """A number of a request.
-
-    Raises:
-        ConfigError: it is missing, no number, or outside low to high.
-    """
+    """A number of a request, low to high."""
     value: Any = asked.get(name, default)
     try:
         number = math.nan if isinstance(value, bool) else float(value)
@@ -395,11 +366,7 @@ def _title(title: Any) -> str:
 
 
 def _played(rows: Any) -> NoteSequence:
-    """Notes played on the page, rows [start, end, pitch, velocity].
-
-    Raises:
-        MidiError: they are not.
-    """
+    """Notes played on the page, rows [start, end, pitch, velocity]."""
     if not isinstance(rows, list) or not 1 <= len(rows) <= MAX_NOTES:
         raise MidiError(f"nothing was played, or more than {MAX_NOTES} notes.")
     try:
@@ -409,7 +376,7 @@ def _played(rows: Any) -> NoteSequence:
         raise MidiError("the notes are not rows of start, end, pitch and velocity.") from error
 
 
-def _told(primer: Primer) -> Message:
+def _told(primer: Primer) -> dict[str, Any]:
     """What the page is told of a primer."""
     notes = primer.notes
     return {

@@ -1,9 +1,8 @@
 """Everything the server remembers: open pages, their primers and takes, and the files of both.
 
-A page is one browser tab. It keeps a channel open (`Page.messages`) on which it hears of its takes;
-when the channel closes its takes stop, and when it stays closed for a while the page is forgotten
-and its files are deleted. All methods run in the server's thread, but for `Page.tell`, which the
-composing thread calls.
+A page is one browser tab. When its channel closes its takes stop, and when it stays closed for a
+while the page is forgotten and its files are deleted. All methods run in the server's thread, but
+for `Page.tell`, which the composing thread calls.
 """
 
 import asyncio
@@ -52,17 +51,13 @@ class Primer:
 
 @dataclass(eq=False)
 class Page:
-    """One browser tab.
-
-    Attributes:
-        messages: what the tab is to hear, None ends it; the attribute is None while it is away.
-    """
+    """One browser tab; `messages` is what it is to hear, of which None ends the channel."""
 
     loop: asyncio.AbstractEventLoop
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     primers: dict[str, Primer] = field(default_factory=dict)
     takes: dict[str, Take] = field(default_factory=dict)
-    messages: "asyncio.Queue[Message | None] | None" = None
+    messages: "asyncio.Queue[Message | None] | None" = None  # None while the tab is away
     forgetting: asyncio.TimerHandle | None = None
 
     def tell(self, message: Message) -> None:
@@ -78,10 +73,7 @@ class Page:
 class Studio:
     """The server's memory, and its temporary folder.
 
-    Args:
-        models: what the page may choose from.
-        device: where the models run.
-        soundfont: an .sf2 file for the sound; None for the default one.
+    Whatever a user may cause is a `ConfigError`, a `MidiError` or a `RenderError`.
     """
 
     def __init__(
@@ -125,11 +117,7 @@ class Studio:
             page._put(None)
 
     def add_page(self) -> Page:
-        """A new page, to be forgotten unless it opens its channel soon.
-
-        Raises:
-            ConfigError: there are too many.
-        """
+        """A new page, to be forgotten unless it opens its channel soon."""
         if len(self._pages) >= MAX_PAGES:
             raise ConfigError(f"{MAX_PAGES} pages are open already; close one, and reload this.")
         page = Page(asyncio.get_running_loop())
@@ -164,11 +152,7 @@ class Studio:
         self._forget_later(page)
 
     def add_primer(self, page: Page, title: str, notes: NoteSequence) -> Primer:
-        """Keep notes as a primer.
-
-        Raises:
-            MidiError: none, or more than a page can show.
-        """
+        """Keep notes as a primer."""
         primer = Primer(title, _checked(title, notes))
         page.primers[primer.id] = primer
         while len(page.primers) > MAX_PRIMERS:
@@ -193,10 +177,6 @@ class Studio:
         Args:
             cut: the part of the primer that is meant, in seconds; None for all of it.
             task: what is done with it: `models.CONTINUE`, `ACCOMPANY` or `FILL`.
-
-        Raises:
-            ConfigError: the model is not on offer or cannot do this, or there are too many takes.
-            MidiError: the part has no notes, or is too long.
         """
         if task not in self._model(model).tasks:
             able = [one.name for one in self.models.values() if task in one.tasks]
@@ -232,12 +212,7 @@ class Studio:
         return takes
 
     async def prepare(self, model: str) -> None:
-        """Read the weights of a model that will be wanted soon.
-
-        Raises:
-            ConfigError: it is not on offer.
-            CheckpointError: it is damaged.
-        """
+        """Read the weights of a model that will be wanted soon."""
         await asyncio.wrap_future(self._composer.ask(self._model(model), lambda session: None))
 
     def _model(self, name: str) -> Model:
@@ -248,12 +223,7 @@ class Studio:
     def restore_take(
         self, page: Page, title: str, notes: NoteSequence, primer_seconds: float
     ) -> Take:
-        """A finished take that the browser kept; what its model listened to is not known any more.
-
-        Raises:
-            ConfigError: there are too many takes.
-            MidiError: as `_checked`.
-        """
+        """A finished take that the browser kept, without what its model listened to."""
         _check_room(page)
         _checked(title, notes)
         model = next(iter(self.models.values()))  # nothing is asked of it
@@ -262,15 +232,6 @@ class Studio:
         page.takes[take.id] = take
         take.keep(notes)
         return take
-
-    def add_take_as_primer(self, page: Page, take: Take) -> Primer:
-        """A finished take as the primer of the next ones.
-
-        Raises:
-            ConfigError: it is not finished, or has no notes.
-            MidiError: as `add_primer`.
-        """
-        return self.add_primer(page, take.title, _finished(take))
 
     def stop(self, take: Take) -> None:
         """Stop a take; what it has composed stays."""
@@ -284,24 +245,15 @@ class Studio:
         self._delete_files(take.id)
 
     async def midi_file(self, take: Take) -> Path:
-        """The take as a MIDI file.
-
-        Raises:
-            ConfigError: it is not finished, or has no notes.
-        """
+        """The take as a MIDI file."""
         path = self.folder / f"{take.id}.mid"
         if not path.exists():
-            await asyncio.to_thread(write_midi, _finished(take), path)
+            await asyncio.to_thread(write_midi, finished(take), path)
         return path
 
     async def sound_file(self, source: Take | Primer) -> Path:
-        """The take or the primer as a WAV file, rendered when it is first asked for.
-
-        Raises:
-            RenderError: there is no synthesizer, or it would be too long.
-            ConfigError: as `midi_file`.
-        """
-        notes = source.notes if isinstance(source, Primer) else _finished(source)
+        """The take or the primer as a WAV file, rendered when it is first asked for."""
+        notes = source.notes if isinstance(source, Primer) else finished(source)
         if notes.end_time > MAX_SOUND_SECONDS:
             raise RenderError(f"{notes.end_time:.0f} s are too long to play; cut it.")
         path = self.folder / f"{source.id}.wav"
@@ -318,8 +270,7 @@ class Studio:
             take.model,
             lambda session: attention_of_note(session, take, start=start, pitch=pitch, track=track),
         )
-        result: Message = await asyncio.wrap_future(answer)
-        return result
+        return dict(await asyncio.wrap_future(answer))
 
     def _forget_later(self, page: Page) -> None:
         if page.forgetting is not None:
@@ -349,25 +300,18 @@ def has_sound(soundfont: Path | None = None) -> bool:
 
 
 def _check_room(page: Page, count: int = 1) -> None:
-    """Raise ConfigError where a page would have more takes than it may."""
-    if len(page.takes) + count > MAX_TAKES:
-        raise ConfigError(
-            f"{len(page.takes)} takes are there, {MAX_TAKES} the most; remove one first."
-        )
+    there = len(page.takes)
+    if there + count > MAX_TAKES:
+        raise ConfigError(f"{there} and {count} takes; {MAX_TAKES} are the most, remove one first.")
 
 
 def _check_length(seconds: float) -> None:
-    """Raise ConfigError for a length that no one would wait for."""
     if not 1 <= seconds <= MAX_SECONDS:
         raise ConfigError(f"length {seconds:g} s; choose 1 to {MAX_SECONDS:g}.")
 
 
 def _checked(title: str, notes: NoteSequence) -> NoteSequence:
-    """The notes.
-
-    Raises:
-        MidiError: none, or more than a page can show.
-    """
+    """The notes, if there are some, and no more than a page can show."""
     if not len(notes):
         raise MidiError(f"{title}: there are no notes in it.")
     if len(notes) > MAX_NOTES:
@@ -375,12 +319,8 @@ def _checked(title: str, notes: NoteSequence) -> NoteSequence:
     return notes
 
 
-def _finished(take: Take) -> NoteSequence:
-    """The notes of a take that is done or stopped.
-
-    Raises:
-        ConfigError: it is neither, or there are none.
-    """
+def finished(take: Take) -> NoteSequence:
+    """The notes of a take that is done or stopped."""
     if take.state not in (DONE, STOPPED) or take.notes is None or not len(take.notes):
         raise ConfigError("this take has nothing to play yet.")
     return take.notes

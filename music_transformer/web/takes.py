@@ -196,8 +196,8 @@ class Take:
 
         self.tell_notes(kept_beside(self.primer, *self.gap) if self.gap else self.primer)
         self.move_to(COMPOSING)
-        how: dict[str, Any] = {"settings": replace(self.settings, seconds=None)}
-        how["on_progress"] = progress
+        settings = replace(self.settings, seconds=None)  # as long as what is given
+        how: dict[str, Any] = {"settings": settings, "on_progress": progress}
         try:
             if self.gap:
                 [filled] = fill(session, self.primer, start=self.gap[0], end=self.gap[1], **how)
@@ -231,11 +231,9 @@ def _key(row: Row) -> tuple[float, int, int]:
 
 
 def compose(takes: Sequence[Take], session: Session, between: Callable[[], None]) -> None:
-    """Do with the primer what is asked for, or until all takes are stopped.
+    """Do what the takes of one `beside` ask for, or until all are stopped.
 
     Args:
-        takes: those of one `beside`.
-        session: the loaded model.
         between: called after every event; what else the model is wanted for.
 
     Raises:
