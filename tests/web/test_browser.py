@@ -263,6 +263,7 @@ def test_a_take_survives_its_removal_and_a_reload(page: Page, motifs: Path) -> N
     page.wait(lambda: page.states() == ["done"])
     assert (page.notes(".take .roll"), page.second(1)) == (notes, seam)
     assert page.one(".take .star").get_attribute("aria-pressed") == "true"
+    page.set("count", 1)
     page.click(".take .more")  # with the next seed; the motif is read from the take
     page.wait(lambda: page.states() == ["done", "done"])
     page.wait(lambda: len(page.all(".take .remove:not([hidden])")) == 2)
