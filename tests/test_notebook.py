@@ -45,10 +45,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of what the notebook needs, with tiny models; the working folder is its `docs`."""
     shutil.copytree(REPOSITORY / "data" / "motifs", tmp_path / "data" / "motifs")
     sizes = {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 8, "context": 64}
-    for name, tokenizer in (("piano", PerformanceTokenizer()), ("bach", ChoraleTokenizer())):
+    for name, tokenizer in (
+        ("piano", PerformanceTokenizer()),
+        ("piano-fill", PerformanceTokenizer()),
+        ("bach", ChoraleTokenizer()),
+    ):
+        config = ModelConfig(vocab_size=tokenizer.vocab_size, anchors=name == "piano-fill", **sizes)
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            model = MusicTransformer(ModelConfig(vocab_size=tokenizer.vocab_size, **sizes))
+            model = MusicTransformer(config)
         save_checkpoint(tmp_path / "checkpoints" / name, model, tokenizer, training={})
     (tmp_path / "docs").mkdir()
     monkeypatch.chdir(tmp_path / "docs")
@@ -59,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_example_notebook_runs_and_shows_what_it_says(folder: Path) -> None:
     names: dict[str, Any] = {}
     shown = [shown_by(cell, names) for cell in code_cells()]
-    motif, symbols, continuation, compared, soft, harmonized, figure, _ = shown
+    motif, symbols, continuation, compared, soft, harmonized, filled, figure, _ = shown
     assert "<svg" in motif._repr_html_()
     assert symbols[0].startswith("SET_VELOCITY")
     assert "<svg" in continuation._repr_html_()
@@ -68,6 +73,11 @@ def test_the_example_notebook_runs_and_shows_what_it_says(folder: Path) -> None:
     assert distances[0] == min(distances)
     assert "<svg" in soft._repr_html_()
     assert set(harmonized.track.tolist()) > {0}
+    start, end = names["start"], names["end"]
+    kept = (motif.start < start) | (motif.start >= end)
+    beside = (filled.start < start) | (filled.start >= end)
+    assert 0 < kept.sum() < len(kept)
+    assert filled.start[beside].tolist() == motif.start[kept].tolist()
     assert figure._repr_png_().startswith(b"\x89PNG")
     written = read_midi(folder / "out" / "from_notebook.mid")
     assert written.end_time == pytest.approx(names["result"].notes.end_time)
