@@ -15,7 +15,7 @@ import math
 import mimetypes
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -206,14 +206,14 @@ class _Routes:
             cut = (_number(asked, "from", 0, 1e6, 0.0), _number(asked, "to", 0, 1e6))
             if not cut[0] < cut[1]:
                 raise ConfigError("the part of the motif must end after it begins.")
-        settings = Settings.from_dict({name: asked[name] for name in _SAID if name in asked})
+        first = Settings.from_dict({name: asked[name] for name in _SAID if name in asked})
+        count = int(_number(asked, "count", 1, MOST_CANDIDATES, 1))
         takes = self._studio.add_takes(
             page,
-            int(_number(asked, "count", 1, MOST_CANDIDATES, 1)),
             model=str(asked.get("model")),
             primer=primer,
             cut=cut,
-            settings=settings,
+            settings=[replace(first, seed=first.seed + number) for number in range(count)],
             task=str(asked.get("task", CONTINUE)),
         )
         told = [{"id": take.id, "title": take.title, "seed": take.settings.seed} for take in takes]

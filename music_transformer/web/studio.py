@@ -12,7 +12,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -164,15 +164,14 @@ class Studio:
     def add_takes(
         self,
         page: Page,
-        count: int,
         *,
         model: str,
         primer: Primer | None,
         cut: tuple[float, float] | None,
-        settings: Settings,
+        settings: Sequence[Settings],
         task: str,
     ) -> list[Take]:
-        """Put new takes into the queue: the seed asked for, and those that follow.
+        """Put new takes into the queue, one for each of the settings, which differ in their seeds.
 
         Args:
             cut: the part of the primer that is meant, in seconds; None for all of it.
@@ -183,10 +182,10 @@ class Studio:
             raise ConfigError(
                 f"{model} cannot {task!s:.20}; choose {' or '.join(able) or 'another'}."
             )
-        _check_room(page, count)
-        if self._composer.waiting + count > MAX_WAITING:
+        _check_room(page, len(settings))
+        if self._composer.waiting + len(settings) > MAX_WAITING:
             raise ConfigError(f"{MAX_WAITING} takes are waiting; come back when some are done.")
-        _check_length(settings.asked)
+        _check_length(settings[0].asked)
         notes = None if primer is None else primer.notes
         gap = cut if task == FILL else None
         if notes is not None and cut is not None and gap is None:
@@ -203,8 +202,8 @@ class Studio:
             _check_length(notes.end_time if gap is None else gap[1] - gap[0])
             stem += "-accompanied" if gap is None else "-filled"
         takes = []
-        for seed in range(settings.seed, settings.seed + count):
-            one, title = replace(settings, seed=seed), f"{stem}-seed-{seed}"
+        for one in settings:
+            title = f"{stem}-seed-{one.seed}"
             takes.append(Take(self.models[model], notes, one, title, page.tell, task, gap))
             takes[-1].beside = takes[0].beside
         page.takes |= {take.id: take for take in takes}

@@ -197,6 +197,9 @@ def test_a_take_can_be_the_next_motif(tab: Tab) -> None:
         ({"key": "H"}, "key=H; choose a key"),
         ({"seed": "x"}, "seed='x'; give a whole number"),
         ({"seed": 10**300}, "seed=10000"),
+        ({"seed": 2**63 - 1, "count": 2}, "seed=9223372036854775808; choose"),
+        ({"count": 0}, "count is 0; choose 1 to 64"),
+        ({"count": 25}, "24 are the most"),
         ({"from": 2, "to": 1}, "must end after it begins"),
     ],
 )
