@@ -1,7 +1,7 @@
 """Music Transformer: read MIDI, train with relative attention, continue a motif.
 
-The names below are the public few; each is imported when it is first used (PEP 562), because torch
-takes seconds to import and reading, encoding and rendering MIDI need none of it.
+The public names are imported when they are first used (PEP 562): torch takes seconds to import, and
+reading, encoding and rendering MIDI need none of it.
 """
 
 import importlib
@@ -11,45 +11,26 @@ from typing import TYPE_CHECKING, Any
 from music_transformer._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from music_transformer import positions
-    from music_transformer.checkpoint import load_checkpoint
-    from music_transformer.errors import MusicTransformerError
-    from music_transformer.generation import accompany, fill, generate, stream, stream_notes
-    from music_transformer.midi import read_midi, write_midi
-    from music_transformer.model import (
-        AccompanimentConfig,
-        AccompanimentTransformer,
-        ModelConfig,
-        MusicTransformer,
-        PerformanceRNN,
-        RNNConfig,
-    )
-    from music_transformer.notes import NoteSequence
-    from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
-    from music_transformer.training import train
-
-__all__ = [
-    "AccompanimentConfig",
-    "AccompanimentTransformer",
-    "ChoraleTokenizer",
-    "ModelConfig",
-    "MusicTransformer",
-    "MusicTransformerError",
-    "NoteSequence",
-    "PerformanceRNN",
-    "PerformanceTokenizer",
-    "RNNConfig",
-    "accompany",
-    "fill",
-    "generate",
-    "load_checkpoint",
-    "positions",
-    "read_midi",
-    "stream",
-    "stream_notes",
-    "train",
-    "write_midi",
-]
+    from music_transformer import positions as positions
+    from music_transformer.checkpoint import load_checkpoint as load_checkpoint
+    from music_transformer.errors import MusicTransformerError as MusicTransformerError
+    from music_transformer.generation import accompany as accompany
+    from music_transformer.generation import fill as fill
+    from music_transformer.generation import generate as generate
+    from music_transformer.generation import stream as stream
+    from music_transformer.generation import stream_notes as stream_notes
+    from music_transformer.midi import read_midi as read_midi
+    from music_transformer.midi import write_midi as write_midi
+    from music_transformer.model import AccompanimentConfig as AccompanimentConfig
+    from music_transformer.model import AccompanimentTransformer as AccompanimentTransformer
+    from music_transformer.model import ModelConfig as ModelConfig
+    from music_transformer.model import MusicTransformer as MusicTransformer
+    from music_transformer.model import PerformanceRNN as PerformanceRNN
+    from music_transformer.model import RNNConfig as RNNConfig
+    from music_transformer.notes import NoteSequence as NoteSequence
+    from music_transformer.representations import ChoraleTokenizer as ChoraleTokenizer
+    from music_transformer.representations import PerformanceTokenizer as PerformanceTokenizer
+    from music_transformer.training import train as train
 
 _ROOM_OF = {
     "AccompanimentConfig": "model",
@@ -72,11 +53,12 @@ _ROOM_OF = {
     "train": "training",
     "write_midi": "midi",
 }
+__all__ = ["positions", *_ROOM_OF]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use and keep it."""
-    if name == "positions":  # a module of its own: teaching functions on numpy arrays
+    if name == "positions":  # a module of its own
         return importlib.import_module(f"{__name__}.positions")
     if name not in _ROOM_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

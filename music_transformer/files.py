@@ -32,9 +32,8 @@ def atomic_path(
 ) -> Iterator[Path]:
     """Give a temporary path beside `path`, renamed to it when the block ends without an error.
 
-    The temporary name keeps the suffix, so that writers that choose a format by it still do. An
-    existing file at `path` is replaced (callers that must not do so check first); a missing folder
-    is made. When the block raises, the temporary file is removed and `path` is as it was.
+    The temporary name has the same suffix. A missing folder is made. When the block raises, the
+    temporary file is removed and `path` is as it was.
 
     Args:
         path: the file to make.
@@ -43,7 +42,7 @@ def atomic_path(
 
     Raises:
         ConfigError: `replace` is off and the file exists.
-        OSError: nothing can be written there; it names `path`, which is what the caller asked for.
+        OSError: nothing can be written there; it names `path`.
     """
     final = followed(path)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -94,10 +93,7 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def new_folder(final: Path) -> Iterator[Path]:
-    """A new folder beside `final` under a name of its own; gone when the block ends.
-
-    To be filled, and then renamed by `publish_folder`.
-    """
+    """A new folder beside `final`, to be filled and published; gone when the block ends."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with errors_name(final):
         folder = Path(
@@ -112,14 +108,14 @@ def new_folder(final: Path) -> Iterator[Path]:
 
 
 def publish_folder(ready: Path, final: Path, *, made: Callable[[str], bool]) -> None:
-    """Sync the complete folder `ready` and rename it to `final`, replacing what is there.
+    """Sync the complete folder `ready` and rename it to `final`.
 
-    What was at `final` goes only after that: the files whose names are `made` (by us) are deleted,
+    Only then of what was at `final` the files whose names are `made` (by us) are deleted, and
     everything else moves into the new folder.
 
     Raises:
         OSError: it cannot be renamed, and what was at `final` is there again; or a file of the
-            user's has a name that is to be written, which is found before anything is touched.
+            user's has a name that is to be written, and nothing is touched.
     """
     sync(ready)
     if not final.exists():
@@ -164,9 +160,9 @@ def remove_made(folder: Path, made: Callable[[str], bool]) -> None:
 def locked(path: Path, busy: str) -> Iterator[None]:
     """Keep other processes that ask for the same lock out while the block runs.
 
-    A process that was killed holds nothing. The file at `path` goes when the block ends, unless it
-    is somebody else's; so does a folder made for it that is empty. A drive without locks (of a
-    network) keeps nobody out.
+    A process that was killed holds nothing. The file at `path` goes in the end, unless it is
+    somebody else's, and so does an empty folder made for it. A drive without locks (of a network)
+    keeps nobody out.
 
     Raises:
         ConfigError: another process is in its block; its message is `busy`.
@@ -221,10 +217,9 @@ def _lock(descriptor: int) -> None:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        pass  # a drive that has no locks
+    except OSError as error:
+        if isinstance(error, BlockingIOError):
+            raise  # else it is a drive that has no locks
 
 
 def output_lock(final: Path) -> contextlib.AbstractContextManager[None]:
@@ -236,11 +231,7 @@ def output_lock(final: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def followed(path: str | os.PathLike[str]) -> Path:
-    """Where a write to `path` goes: `path`, or what a link there points to (which may not exist).
-
-    Raises:
-        OSError: the links lead in a circle.
-    """
+    """Where a write to `path` goes: `path`, or what a link there points to, if it exists or not."""
     path = Path(path)
     if not path.is_symlink():
         return path
@@ -277,10 +268,7 @@ def sync_names(folder: Path) -> None:
 
 @contextmanager
 def errors_name(path: Path, *, inside: Path | None = None) -> Iterator[None]:
-    """Let an OSError of the block name `path` instead of a temporary name.
-
-    With `inside` only errors that name nothing, or something in that folder, are changed.
-    """
+    """Let an OSError of the block (of nothing, or something in `inside`, if given) name `path`."""
     try:
         yield
     except OSError as error:

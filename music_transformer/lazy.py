@@ -12,8 +12,7 @@ def part(table: Mapping[str, str], name: str, setting: str) -> Any:
     """What ``table`` has under a name, given as "module:attribute"; imported now.
 
     Raises:
-        ConfigError: ``setting`` asks for a name that the table does not have, or for one behind
-            which there is nothing.
+        ConfigError: ``setting`` asks for a name that is not there, or has nothing behind it.
     """
     if name not in table:
         raise ConfigError(f"{setting}={name!r}; choose one of {', '.join(table)}.")

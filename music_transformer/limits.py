@@ -10,12 +10,9 @@ _LARGEST_REAL = 1e12
 
 
 def check_number(name: str, value: object, *, infinite: bool = False) -> None:
-    """Refuse a number, or one in a list, that no computation here is made for.
+    """Refuse a number, or one in a list, that no computation here is made for; else it passes.
 
-    Args:
-        name: of the flag or setting; a seed may be larger than other whole numbers.
-        value: what was read; what is no number passes.
-        infinite: whether ``inf`` has a meaning.
+    A seed, by its name, may be larger than other whole numbers; `infinite` lets ``inf`` pass.
 
     Raises:
         ConfigError: it is out of range.

@@ -1,17 +1,8 @@
-"""Notes: what was played, as numpy columns in seconds.
+"""Notes: what was played, as numpy columns in seconds; what all rooms hand to each other.
 
-`NoteSequence` is the one thing that all rooms hand to each other. It knows seconds, pitches and
-keys; it knows neither ticks (see `midi`) nor events (see `representations`).
-
-Conventions:
-    * times are float64 seconds from the start of the file, `end` is the moment the key goes up;
-    * rows are sorted by start, then pitch, then track, channel, end and velocity, so that equal
-      music has equal columns; every column is read-only;
-    * the sustain pedal is kept as spans (`Pedals`) beside the notes, until `sustained` turns it
-      into longer notes.
-
-Differs from pretty_midi: no object per note, the pedal and a closing rest are part of the music,
-and nothing is lost when notes of one pitch overlap.
+`NoteSequence` knows neither ticks (see `midi`) nor events (see `representations`). Unlike
+pretty_midi it has no object per note, the pedal and a closing rest are part of the music, and
+nothing is lost when notes of one pitch overlap.
 """
 
 from __future__ import annotations
@@ -76,6 +67,9 @@ _notebook_view: Callable[[NoteSequence], str] | None = None
 class NoteSequence:
     """Notes of one piece. All arguments are by keyword and may be any sequences of numbers.
 
+    Times are float64 seconds from the start of the file. Rows are sorted by start, then pitch,
+    track, channel, end and velocity, so that equal music has equal columns; all are read-only.
+
     Args:
         pitch: (N,) 0..127.
         velocity: (N,) 1..127.
@@ -84,7 +78,7 @@ class NoteSequence:
         channel: (N,) 0..15; default 0.
         track: (N,) >= 0; default 0. A track of a MIDI file that holds the tempo map alone does not
             count: `read_midi` and `write_midi` keep it apart.
-        pedals: spans of the sustain pedal; default none.
+        pedals: spans of the sustain pedal, until `sustained` makes longer notes; default none.
         warnings: what a reader survived, and how often.
         end_time: seconds; a closing rest counts. Default: the last end of a note or span.
         tempos, time_signatures, key_signatures: beat, metre and key; default unknown.
@@ -183,9 +177,8 @@ class NoteSequence:
         """The same notes with the pedal turned into longer notes; no pedals are left.
 
         A note whose key goes up while the pedal of its channel is down lasts to the lift. Then an
-        onset of a pitch cuts whatever sounds of that pitch on any channel. Onsets of one pitch
-        within one step of 10 ms count as one onset and do not cut each other. Calling it again
-        changes nothing.
+        onset of a pitch cuts whatever sounds of that pitch on any channel, unless both began within
+        one step of 10 ms. Calling it again changes nothing.
         """
         end = self.end.copy()
         for channel in np.unique(self.pedals.channel):
@@ -229,10 +222,9 @@ class NoteSequence:
     def sliced(self, start: float, end: float) -> NoteSequence:
         """What sounds from second `start` to second `end`, cut at both and counted from `start`.
 
-        A note or pedal that began earlier begins at 0; call `sustained` first where notes that only
-        the pedal holds should count as sounding. Tempo and key are those in force; the metre too,
-        from the next bar line on, so that bars stay where they are. The result ends at
-        ``end - start``.
+        Call `sustained` first where notes that only the pedal holds should count as sounding. Tempo
+        and key are those in force; the metre too, from the next bar line on, so that bars stay
+        where they are. The result ends at ``end - start``.
         """
         if not (np.isfinite([start, end]).all() and 0 <= start <= end):
             raise MidiError(
@@ -259,13 +251,8 @@ class NoteSequence:
         """These notes, untouched, and then others on tracks of their own: a motif and what follows.
 
         All of this sequence stays as it is (times off the grid, pedals, tracks, channels, names),
-        and its tempo, metre and key at second `at` hold from there on::
-
-            motif = read_midi("motif.mid")
-            write_midi(motif.followed_by(generate(session, motif).continuation), "out.mid")
-
-        Give a part with ``motif.sliced(start, end)``. A note of the motif that ends in the
-        continuation is given its new end first: ``motif.replaced(end=...)``.
+        and its tempo, metre and key at second `at` hold from there on. A note of the motif that
+        ends in the continuation is given its new end first: ``motif.replaced(end=...)``.
 
         Args:
             continuation: times from the join on. Its tracks come behind those here, under its own
@@ -307,14 +294,7 @@ class NoteSequence:
     @classmethod
     def from_pretty_midi(cls, midi: pretty_midi.PrettyMIDI) -> NoteSequence:
         """The notes of a `pretty_midi.PrettyMIDI`, without its drums; see `pretty`."""
-        plain = from_pretty(midi)
-        made = {
-            "pedals": pedal_spans(*plain["pedals"]),
-            "tempos": Tempos(*plain["tempos"]),
-            "time_signatures": TimeSignatures(*plain["time_signatures"]),
-            "key_signatures": KeySignatures(*plain["key_signatures"]),
-        }
-        return cls(**(plain | made))
+        return cls(**from_pretty(midi))
 
     def with_notes(self, others: NoteSequence) -> NoteSequence:
         """The same with the notes of another sequence too, as they are; all else stays."""
@@ -334,10 +314,7 @@ class NoteSequence:
 
 
 def set_notebook_view(view: Callable[[NoteSequence], str] | None) -> None:
-    """Let notebooks show what `view` makes of notes (HTML).
-
-    The package registers a piano roll with a player at its root: both are made in rooms above.
-    """
+    """Let notebooks show what `view` makes of notes (HTML), which only rooms above can make."""
     global _notebook_view
     _notebook_view = view
 

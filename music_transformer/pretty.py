@@ -6,44 +6,27 @@ rest (`end_time` is lost) and overlapping notes of one pitch once it writes a fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from music_transformer.timeline import (
+    SUSTAIN,
+    Columns,
+    KeySignatures,
+    Tempos,
+    TimeSignatures,
+    pedal_spans,
+)
 
 if TYPE_CHECKING:
     import pretty_midi
 
-    from music_transformer.timeline import (
-        FloatArray,
-        IntArray,
-        KeySignatures,
-        Pedals,
-        Tempos,
-        TimeSignatures,
-    )
-
-_SUSTAIN = 64  # the controller, as in `timeline`, which stands above
 _CHANNELS = [channel for channel in range(16) if channel != 9]  # 9 is the drums'
 
 
-class Notes(Protocol):
-    """What is read of a `NoteSequence`."""
-
-    pitch: IntArray
-    velocity: IntArray
-    start: FloatArray
-    end: FloatArray
-    channel: IntArray
-    track: IntArray
-    pedals: Pedals
-    tempos: Tempos
-    time_signatures: TimeSignatures
-    key_signatures: KeySignatures
-    track_names: tuple[str, ...]
-
-
-def to_pretty(notes: Notes) -> pretty_midi.PrettyMIDI:
-    """One piano for each track and channel, on the tempo map, metre and key of the notes."""
+def to_pretty(notes: Any) -> pretty_midi.PrettyMIDI:
+    """One piano for each track and channel of a `NoteSequence`, on its tempo map, metre and key."""
     import pretty_midi
 
     division = notes.tempos.fine_division()
@@ -71,15 +54,15 @@ def to_pretty(notes: Notes) -> pretty_midi.PrettyMIDI:
         for owner, start, end in _rows(notes.pedals):
             if owner == channel:
                 piano.control_changes += [
-                    pretty_midi.ControlChange(_SUSTAIN, 127, start),
-                    pretty_midi.ControlChange(_SUSTAIN, 0, end),
+                    pretty_midi.ControlChange(SUSTAIN, 127, start),
+                    pretty_midi.ControlChange(SUSTAIN, 0, end),
                 ]
         result.instruments.append(piano)
     return result
 
 
 def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
-    """The arguments of a `NoteSequence`, in plain numbers, with all but the drums.
+    """The arguments of a `NoteSequence`, with all but the drums.
 
     Instrument i becomes track i and, as when pretty_midi writes a file, the i-th channel that is
     not the drum channel (from the sixteenth on they are shared).
@@ -96,7 +79,7 @@ def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
             (change.time, _CHANNELS[index % 15], change.value)
             for index, instrument in enumerate(instruments)
             for change in instrument.control_changes
-            if change.number == _SUSTAIN
+            if change.number == SUSTAIN
         ),
         key=lambda control: control[0],
     )
@@ -108,19 +91,19 @@ def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
     numbers = [key.key_number for key in keys]
     return {
         **dict(zip(names, columns, strict=True)),
-        "pedals": (
+        "pedals": pedal_spans(
             np.array([control[0] for control in controls], np.float64),
             np.array([control[1] for control in controls], np.int64),
             np.array([control[2] for control in controls], np.int64),
             last,
         ),
-        "tempos": (times, 60.0 / np.asarray(bpm, np.float64), midi.resolution),
-        "time_signatures": (
+        "tempos": Tempos(times, 60.0 / np.asarray(bpm, np.float64), midi.resolution),
+        "time_signatures": TimeSignatures(
             [metre.time for metre in metres],
             [metre.numerator for metre in metres],
             [metre.denominator for metre in metres],
         ),
-        "key_signatures": (
+        "key_signatures": KeySignatures(
             [key.time for key in keys],
             [(7 * (number % 12 + 3 * (number // 12)) + 5) % 12 - 5 for number in numbers],
             [number // 12 for number in numbers],
@@ -139,7 +122,7 @@ def _set_tempos(midi: pretty_midi.PrettyMIDI, tempos: Tempos, division: int) -> 
     midi._update_tick_to_time(max(ticks) + 1)
 
 
-def _rows(columns: Any) -> list[tuple[Any, ...]]:
+def _rows(columns: Columns) -> list[tuple[Any, ...]]:
     """The rows of the columns, as plain numbers."""
     names = columns.COLUMNS
     return list(zip(*(getattr(columns, name).tolist() for name in names), strict=True))

@@ -16,8 +16,7 @@ def usable_cores() -> int:
 def follow_parent() -> None:
     """Leave signals to the process that started this one, and end with it however it ends.
 
-    Ctrl-C reaches every process of a terminal, and `torchrun` passes signals to whole groups; a
-    run that saves its last step then still needs its workers to end in good order.
+    Ctrl-C reaches every process of a terminal; a run that saves its last step still needs workers.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,11 +1,8 @@
 """Every setting of what is drawn: its default, its limits and its words, stated here and only here.
 
-`Sampling` is what a checkpoint may say too (``"sampling"`` in its config.json): who calls says what
-they want, the checkpoint what suits it, and the field's ``otherwise`` holds where both leave it
-open. `Settings` adds what only a call can say. Flags, keywords, checkpoints and the page's sliders
-are derived from the fields; what a number does to a distribution is in `generation/processors.py`.
-
-Another knob is one field here and one processor there.
+Flags, keywords, checkpoints and the page's sliders are derived from the fields. What a number does
+to a distribution is in `generation/processors.py`: another knob is one field here, one processor
+there.
 """
 
 import math
@@ -29,7 +26,6 @@ LENGTH, DRAWN, CARE, PRIMER = "how much", "how it is drawn", "when a model gets 
 ENDING = "how it ends"
 CHOICE, WISH = "which is kept", "what is asked for (performances)"
 
-
 ASKED_FOR = ("key", "low", "high", "pace", "loudness", "voices")
 CALM, BOLD = (0.9, 0.9), (1.1, 0.98)  # temperature, top-p
 LOUDNESS = {"pp": 36, "p": 48, "mp": 60, "mf": 72, "f": 88, "ff": 104}  # mean velocity
@@ -43,11 +39,7 @@ _ACCIDENTALS = {"": 0, "#": 1, "b": -1}
 
 
 def read_pitch(text: str) -> int:
-    """The MIDI pitch of a name such as F#3 (C4 is 60), or of its number.
-
-    Raises:
-        ConfigError: it is neither, or outside 0 to 127.
-    """
+    """The MIDI pitch of a name such as F#3 (C4 is 60), or of its number; else ConfigError."""
     named = re.fullmatch(r"([A-Ga-g])([#b]?)(-?\d)", text)
     if named:
         letter, accidental, octave = named.groups()
@@ -60,11 +52,7 @@ def read_pitch(text: str) -> int:
 
 
 def read_key(text: str) -> tuple[int, str]:
-    """Tonic, 0 to 11, and mode, major or minor, of a key such as "F# minor", "Bb" or "Am".
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Tonic, 0 to 11, and mode, major or minor, of a key such as "F# minor"; else ConfigError."""
     named = re.fullmatch(r"([A-Ga-g])([#b]?)\s*(major|maj|minor|min|m)?", text.strip())
     if named is None:
         raise ConfigError("a key such as 'F# minor' or 'Bb major', motif, or none.")
@@ -86,9 +74,9 @@ def setting(kind: type, default: Any, group: str, text: str, **more: Any) -> Any
         group: the heading under which its flag is listed.
         text: the flag's help.
         more: ``low`` or ``above`` (exclusive), ``high`` and ``endless`` (inf is a value, too) limit
-            a number, and every number has limits; ``choose`` says them in an error where there is
-            more to say; ``read`` checks a text; ``otherwise`` holds where nobody says anything;
-            ``metavar`` is the flag's; ``slider`` (low, high, step) puts it on the page.
+            a number; ``choose`` says them in an error; ``read`` checks a text; ``otherwise`` holds
+            where nobody says anything; ``metavar`` is the flag's; ``slider`` (low, high, step) puts
+            it on the page.
     """
     return field(default=default, metadata={"kind": kind, "group": group, "text": text, **more})
 
@@ -96,6 +84,9 @@ def setting(kind: type, default: Any, group: str, text: str, **more: Any) -> Any
 @dataclass(frozen=True)
 class Sampling:
     """How events are drawn; None leaves it open.
+
+    Who calls says what they want, a checkpoint (``"sampling"`` in its config.json) what suits it,
+    and the field's ``otherwise`` holds where both leave it open.
 
     Raises:
         ConfigError: a value outside its range.
@@ -182,11 +173,7 @@ class Sampling:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """What a JSON object says.
-
-        Raises:
-            ConfigError: a key that is unknown, or a value of another kind or out of range.
-        """
+        """What a JSON object says; ConfigError for an unknown key, or a value that will not do."""
         known = {one.name: one.metadata["kind"] for one in fields(cls)}
         for name, value in values.items():
             if name not in known:
@@ -198,9 +185,9 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Settings(Sampling):
-    """What can be asked of a continuation or an accompaniment.
+    """What only a call can say of a continuation or an accompaniment.
 
-    The length is asked for in seconds or in events past the primer's end; with neither it is
+    The length is in seconds or in events past the primer's end; with neither it is
     `DEFAULT_SECONDS`, and ``inf`` goes on for ever (`stream` only). Sample i is drawn with the
     generator of (seed, i).
 
@@ -305,32 +292,20 @@ class Settings(Sampling):
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """The settings of some keywords: fields, ``settings`` whole, or both, fields first.
-
-    Raises:
-        ConfigError: a value outside its range.
-    """
+    """The settings of some keywords: fields, ``settings`` whole, or both, fields first."""
     fields_given = dict(given)
     whole: Settings = fields_given.pop("settings", Settings())
     return replace(whole, **fields_given)
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse a number of samples, or of what they are chosen from, that nobody can want.
-
-    Raises:
-        ConfigError: it is outside 1 to `MOST_SAMPLES`.
-    """
+    """Refuse, with ConfigError, a number of samples outside 1 to `MOST_SAMPLES`."""
     if not 1 <= count <= MOST_SAMPLES:
         raise ConfigError(f"{name}={count}; choose 1 to {MOST_SAMPLES}.")
 
 
 def _check(name: str, value: Any, known: Mapping[str, Any]) -> None:
-    """Refuse a value of another kind, or outside the limits of its field.
-
-    Raises:
-        ConfigError: naming value and limits.
-    """
+    """Refuse a value of another kind, or outside the limits of its field."""
     if value is None:
         return
     kind = known["kind"]

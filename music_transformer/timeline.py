@@ -26,10 +26,7 @@ _TICK_SECONDS = 1e-4  # as fine as a tick should be, so that rounding to ticks c
 
 
 def to_steps(seconds: ArrayLike) -> IntArray:
-    """Numbers of the 10 ms steps nearest to times in seconds; halves go up.
-
-    The 1e-6 lets a time that stands for a half, but lies a rounding error below it, go up too.
-    """
+    """Numbers of the 10 ms steps nearest to times in seconds; halves, and 1e-6 less, go up."""
     steps = np.floor(np.asarray(seconds, np.float64) * STEPS_PER_SECOND + 0.5 + 1e-6)
     return steps.astype(np.int64)
 
@@ -55,10 +52,7 @@ class Columns:
 
 
 class Pedals(Columns):
-    """Spans in which the sustain pedal of a channel is down: (N,) columns, sorted, no overlaps.
-
-    Spans of one channel may touch: the pedal was lifted and pressed again at that moment.
-    """
+    """Spans in which the sustain pedal of a channel is down: (N,) columns, sorted, no overlaps."""
 
     __slots__ = COLUMNS = ("channel", "start", "end")
     channel: IntArray
@@ -113,9 +107,8 @@ class Tempos(Changes):
     """The tempo map in seconds: from `seconds[i]` on, a quarter lasts `seconds_per_quarter[i]`.
 
     Empty when the beat is unknown (a file with SMPTE time, notes that come from events).
-
     `division` is how many ticks a quarter has in the file that was read, 0 when there was none:
-    a file that is written divides those ticks further, so that what lay on a tick does so again.
+    a file that is written divides those further, so that what lay on a tick does so again.
     """
 
     COLUMNS = ("seconds", "seconds_per_quarter")
@@ -149,10 +142,7 @@ class Tempos(Changes):
         return float(lengths[max(int(np.searchsorted(times, second, side="right")) - 1, 0)])
 
     def fine_division(self) -> int:
-        """Ticks per quarter, a multiple of `division`, that make a tick 0.1 ms or less.
-
-        Where the header of a file cannot say so many, the most that it can.
-        """
+        """Ticks per quarter, a multiple of `division`: a tick of 0.1 ms, or the most of a file."""
         division = self.division or 480
         slowest = float(self.seconds_per_quarter.max(initial=0.5))
         wanted = min(slowest / _TICK_SECONDS, FINEST_DIVISION)
@@ -161,8 +151,7 @@ class Tempos(Changes):
     def quarters(self, seconds: ArrayLike) -> FloatArray:
         """Times counted in quarters since second 0; same shape as `seconds`.
 
-        Before the first tempo, and when the map is empty, a quarter lasts half a second (120 bpm),
-        as it does in a MIDI file that says nothing.
+        Before the first tempo, and when the map is empty, a quarter lasts half a second.
         """
         times, lengths, at_change = self._segments()
         wanted = np.asarray(seconds, np.float64)
@@ -187,10 +176,7 @@ class Tempos(Changes):
 
 
 class TimeSignatures(Changes):
-    """The metre: from `seconds[i]` on, where a bar begins, `numerator[i]` / `denominator[i]`.
-
-    Empty when the metre is unknown; MIDI readers then take 4/4.
-    """
+    """The metre: from `seconds[i]` on, where a bar begins, `numerator[i]` / `denominator[i]`."""
 
     __slots__ = COLUMNS = ("seconds", "numerator", "denominator")
     numerator: IntArray
@@ -211,10 +197,7 @@ class TimeSignatures(Changes):
         return 4.0 * self.numerator / self.denominator
 
     def bar_lines(self, tempos: Tempos, end: float) -> FloatArray:
-        """The seconds at which bars begin, up to and with `end`, under a tempo map.
-
-        None where the metre is unknown, and none at all when there would be over 20,000.
-        """
+        """The seconds at which bars begin, up to and with `end`; none if they would be too many."""
         first = tempos.quarters(self.seconds)
         length = self.bar_quarters()
         until = np.append(first[1:], tempos.quarters(end))
@@ -230,10 +213,7 @@ class TimeSignatures(Changes):
         return tempos.at_quarters(np.concatenate([np.zeros(0), *lines]))
 
     def part(self, tempos: Tempos, start: float, end: float) -> TimeSignatures:
-        """What holds from `start` to `end`, counted from `start`.
-
-        The metre in force is put on the next bar line, so that the bars stay where they are.
-        """
+        """What holds from `start` to `end`, counted from `start`, and from the next bar line on."""
         part = self.sliced(start, end)
         row = len(self.until(end)) - len(part)
         if not len(part) or self.seconds[row] >= start:
@@ -275,13 +255,10 @@ class KeySignatures(Changes):
 def pedal_spans(
     seconds: FloatArray, channel: IntArray, value: IntArray, last_second: float
 ) -> Pedals:
-    """Spans from the values of controller 64: down from 64 on, up below.
+    """Spans from (N,) values 0..127 of controller 64: down from 64 on, up below.
 
-    Args:
-        seconds: (N,) times, rising; rows of one time are in the order in which they act.
-        channel: (N,) channels.
-        value: (N,) 0..127.
-        last_second: where a pedal that is never lifted ends.
+    Rows rise in time, those of one time in the order in which they act. A pedal that is never
+    lifted ends at `last_second`.
     """
     channels, starts, ends = [], [], []
     for number in np.unique(channel):
@@ -300,11 +277,7 @@ def pedal_spans(
 
 
 def int_column(name: str, values: ArrayLike, low: int, high: int) -> IntArray:
-    """A new row of integers.
-
-    Raises:
-        MidiError: it is something else, or one of them is not in `low`..`high`.
-    """
+    """A new row of integers; MidiError where one of them is not in `low`..`high`."""
     column = _row(name, values, "integers", "iu")
     if len(column) and not (low <= column.min() and column.max() <= high):
         raise MidiError(f"{name} holds {column.min()}..{column.max()}; it must be {low}..{high}.")
@@ -312,11 +285,7 @@ def int_column(name: str, values: ArrayLike, low: int, high: int) -> IntArray:
 
 
 def time_column(name: str, values: ArrayLike) -> FloatArray:
-    """A new row of seconds.
-
-    Raises:
-        MidiError: it is something else, or one of them is below 0 or not finite.
-    """
+    """A new row of seconds; MidiError where one of them is below 0 or not finite."""
     column = _row(name, values, "seconds", "iuf").astype(np.float64, copy=False)
     if len(column) and not (np.isfinite(column).all() and column.min() >= 0):
         raise MidiError(f"{name} holds a time below 0 or not finite; it must be seconds from 0 on.")
