@@ -5,23 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from music_transformer.cli.options import (
-    add_part_arguments,
-    add_results,
-    add_settings,
-    read_given,
-    result_files,
-    settings_from,
-)
-from music_transformer.cli.output import (
-    load_model,
-    naming,
-    print_samples,
-    say,
-    say_device,
-    warn,
-    write_results,
-)
+from music_transformer.cli import options, output
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, DRAWN, ENDING
@@ -55,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."
     )
-    add_results(parser, "where to write (default: out/MELODY-accompanied.mid)")
+    options.add_results(parser, "where to write (default: out/MELODY-accompanied.mid)")
     choice = parser.add_argument_group("how many")
     choice.add_argument(
         "--candidates",
@@ -66,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choice.add_argument(
         "--samples", type=int, default=1, help="of them to write, the likeliest (default: 1)"
     )
-    add_settings(parser, (DRAWN, CARE, ENDING))
+    options.add_settings(parser, (DRAWN, CARE, ENDING))
     melody = parser.add_argument_group("the melody")
     melody.add_argument(
         "--keep-key",
@@ -76,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     melody.add_argument(
         "--keep-silence", action="store_true", help="compose before its first note too"
     )
-    add_part_arguments(parser)
+    options.add_part_arguments(parser)
     parser.add_argument(
         "--parts",
         choices=PARTS,
@@ -90,18 +74,17 @@ def run(args: argparse.Namespace) -> int:
     """Check, read, compose, write the likeliest; the paths go to stdout."""
     if args.out is None:
         args.out = Path("out") / f"{args.melody.stem}-accompanied.mid"
-    settings = settings_from(args)
-    files = result_files(args)
+    settings = options.settings_from(args)
+    files = options.result_files(args)
     if args.candidates is not None and args.candidates < args.samples:
         raise ConfigError(
             f"--candidates {args.candidates}; choose {args.samples} or more, as many as --samples."
         )
-    melody = read_given(args.melody, args)
-    session = load_model(args)
+    melody = options.read_given(args.melody, args)
+    session = output.load_model(args)
     by_piano = session.tokenizer.has_melody
     if by_piano and args.keep_key:
         raise ConfigError("--keep-key is for chorales: a piano model has no range; leave it out.")
-    say_device(args.device, session.device)
     candidates = args.candidates
     if candidates is None:  # a piano draws them one after another, so no more than are written
         candidates = args.samples if by_piano else max(CHORALE_CANDIDATES, args.samples)
@@ -109,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.generation.accompaniment import accompany
 
     form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-    with naming(args.melody), counter("accompany", bar_format=form) as progress:
+    with output.naming(args.melody), counter("accompany", bar_format=form) as progress:
         ranked = accompany(
             session,
             melody,
@@ -122,12 +105,12 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:  # every file appears, or none does
         for sample, one in zip(files, ranked, strict=False):
             notes = _only(one.notes, args.parts)
-            write_results(stack, sample, notes, args, melody_track=melody_track)
+            output.write_results(stack, sample, notes, args, melody_track=melody_track)
     best, worst = ranked[0].report, ranked[-1].report
     for warning in best.warnings:
-        warn(f"{args.melody}: {warning}.")
+        output.warn(f"{args.melody}: {warning}.")
     if len(ranked) > 1 and not args.json:
-        say(
+        output.say(
             f"candidate {best.sample + 1} of {len(ranked)} is kept: {best.nll:.3f} nats "
             f"per {'event' if by_piano else 'composed note'} (the last: {worst.nll:.3f})"
         )
@@ -137,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         place = {"rank": report.rank, "candidate": report.sample, "nll": report.nll}
         surprise = report.to_dict().get("melody_nll")  # where the model has an opinion on that
         ranking.append(place if surprise is None else place | {"melody_nll": surprise})
-    print_samples(args, files, reports, melody=args.melody, ranking=ranking)
+    output.print_samples(args, files, reports, melody=args.melody, ranking=ranking)
     return 0
 
 
@@ -147,9 +130,8 @@ def _only(notes: "NoteSequence", parts: str) -> "NoteSequence":
 
     if parts == "both":
         return notes
-    first = 0 if parts == "melody" else 1
-    rows = (notes.track == 0) if parts == "melody" else (notes.track > 0)
-    pedals = notes.pedals if parts == "melody" else Pedals()
-    chosen = notes.selected(rows)
-    names = notes.track_names[:1] if parts == "melody" else notes.track_names[1:]
-    return chosen.replaced(track=chosen.track - first, pedals=pedals, track_names=names)
+    if parts == "melody":
+        return notes.selected(notes.track == 0).replaced(track_names=notes.track_names[:1])
+    chosen = notes.selected(notes.track > 0)
+    names = notes.track_names[1:]
+    return chosen.replaced(track=chosen.track - 1, pedals=Pedals(), track_names=names)

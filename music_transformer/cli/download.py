@@ -6,7 +6,7 @@ What comes is checked by size and sha256; an interrupted download goes on when i
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.output import check_output, print_json
 from music_transformer.cli.progress import Bar
@@ -78,7 +78,7 @@ def _corpus(args: argparse.Namespace, download: "Download") -> int:
         copy_file(download, args.source, out)
     else:
         fetch(download, out, url=args.url, progress=Bar())
-    return _told(args, download, out)
+    return _print(args, out, size=download.size, sha256=download.sha256)
 
 
 def _soundfont(args: argparse.Namespace) -> int:
@@ -95,13 +95,13 @@ def _soundfont(args: argparse.Namespace) -> int:
         fetch_soundfont(out, url=args.url, progress=Bar())
     font = PIANO_FONT if args.out is None else out
     print(f"{args.what}: use it with --soundfont {font}", file=sys.stderr)
-    return _told(args, PIANO_SOUNDFONT, out)
+    return _print(args, out, size=PIANO_SOUNDFONT.size, sha256=PIANO_SOUNDFONT.sha256)
 
 
-def _told(args: argparse.Namespace, download: "Download", out: Path) -> int:
-    """Print where a file is."""
+def _print(args: argparse.Namespace, out: Path, **checked: Any) -> int:
+    """Print where it is, and in JSON what was checked."""
     if args.json:
-        print_json({"path": str(out), "size": download.size, "sha256": download.sha256})
+        print_json({"path": str(out), **checked})
     else:
         print(out)
     return 0
@@ -126,8 +126,4 @@ def _checkpoint(args: argparse.Namespace, download: "Download") -> int:
         copy_checkpoint(args.source, args.out)
     else:
         unpack_checkpoint(download, args.source, args.out)
-    if args.json:
-        print_json({"path": str(args.out)})
-    else:
-        print(args.out)
-    return 0
+    return _print(args, args.out)

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.output import load_model, print_json, say_device, warn
+from music_transformer.cli.output import load_model, print_json, warn
 from music_transformer.cli.progress import counter
 from music_transformer.errors import CheckpointError, ConfigError, DatasetError
 
@@ -83,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
     data = PreparedData.open(args.data).verify()
     session = load_model(args)
     _check_tokenizer(session, data)
-    say_device(args.device, session.device)
     if args.split == "test":
         warn("the test split is to be reported once; choose between models by validation.")
     if args.lengths:

@@ -4,22 +4,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from music_transformer.cli.options import (
-    add_part_arguments,
-    add_results,
-    add_settings,
-    read_given,
-    result_files,
-    settings_from,
-)
-from music_transformer.cli.output import (
-    load_model,
-    naming,
-    print_samples,
-    say_device,
-    warn,
-    write_results,
-)
+from music_transformer.cli import options, output
 from music_transformer.cli.progress import counter
 from music_transformer.sampling import CARE, CHOICE, DRAWN, WISH
 
@@ -42,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", default="piano-fill", help="a model's name or folder (default: %(default)s)"
     )
-    add_results(parser, "where to write (default: out/NAME-filled.mid)")
+    options.add_results(parser, "where to write (default: out/NAME-filled.mid)")
     parser.add_argument(
         "--voice",
         action="append",
@@ -50,30 +35,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="chorales: compose this voice alone (soprano, alto, tenor, bass); may be repeated",
     )
     parser.add_argument("--samples", type=int, default=1, help="fillings (default: 1)")
-    add_part_arguments(parser)
-    add_settings(parser, (WISH, DRAWN, CARE, CHOICE))
+    options.add_part_arguments(parser)
+    options.add_settings(parser, (WISH, DRAWN, CARE, CHOICE))
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, read, compose, write; the paths go to stdout."""
     if args.out is None:
         args.out = Path("out") / f"{args.file.stem}-filled.mid"
-    settings, files = settings_from(args), result_files(args)
+    settings, files = options.settings_from(args), options.result_files(args)
     begin, stop = args.begin, args.stop
     args.begin = args.stop = None  # all of the file is read
-    notes = read_given(args.file, args)
+    notes = options.read_given(args.file, args)
 
     from music_transformer.midi.bars import span_of
 
-    with naming(args.file):
+    with output.naming(args.file):
         start, end = span_of(notes, begin, stop)
 
     from music_transformer.generation.filling import fill
 
-    session = load_model(args)
-    say_device(args.device, session.device)
+    session = output.load_model(args)
     with (
-        naming(args.file),
+        output.naming(args.file),
         counter("fill", bar_format="{desc}: {percentage:3.0f}%|{bar}|") as progress,
     ):
         fillings = fill(
@@ -88,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
         )
     with ExitStack() as stack:  # every file appears, or none does
         for sample, filling in zip(files, fillings, strict=True):
-            write_results(stack, sample, filling.notes, args, gap=(start, end))
+            output.write_results(stack, sample, filling.notes, args, gap=(start, end))
     for sample, filling in zip(files, fillings, strict=True):
         for warning in filling.report.warnings:
-            warn(f"{sample['midi']}: {warning}.")
+            output.warn(f"{sample['midi']}: {warning}.")
     reports = [filling.report for filling in fillings]
-    print_samples(args, files, reports, file=args.file, gap={"from": start, "to": end})
+    output.print_samples(args, files, reports, file=args.file, gap={"from": start, "to": end})
     return 0

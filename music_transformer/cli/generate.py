@@ -7,23 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from music_transformer.cli.options import (
-    add_part_arguments,
-    add_results,
-    add_settings,
-    read_given,
-    result_files,
-    settings_from,
-)
-from music_transformer.cli.output import (
-    load_model,
-    naming,
-    print_samples,
-    say,
-    say_device,
-    warn,
-    write_results,
-)
+from music_transformer.cli import options, output
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, ENDING, LENGTH, PRIMER, WISH, Settings
@@ -56,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", default="piano", help="a model's name or folder (default: %(default)s)"
     )
-    add_results(parser, "where to write (default: out/ and the name of the primer)")
+    options.add_results(parser, "where to write (default: out/ and the name of the primer)")
     parser.add_argument("--samples", type=int, default=1, help="continuations (default: 1)")
-    add_settings(parser, (LENGTH, ENDING, WISH, DRAWN, CARE, CHOICE, PRIMER))
-    add_part_arguments(parser)
+    options.add_settings(parser, (LENGTH, ENDING, WISH, DRAWN, CARE, CHOICE, PRIMER))
+    options.add_part_arguments(parser)
     parser.add_argument(
         "--show-all", action="store_true", help="write all candidates of one sample, the best first"
     )
@@ -86,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
         if args.samples != 1 or args.candidates is None:
             raise ConfigError("--show-all shows the candidates of one sample; say --candidates N.")
         args.samples = args.candidates
-    settings = settings_from(args)
-    files = result_files(args)
+    settings = options.settings_from(args)
+    files = options.result_files(args)
     if args.primer is None and (args.begin or args.stop):
         raise ConfigError("--from and --to take a part of a primer, and none is given.")
     if args.primer_gap is not None:
@@ -100,14 +84,16 @@ def run(args: argparse.Namespace) -> int:
     for sample, generation, copied in zip(files, generations, known, strict=True):
         for attempt, rules in generation.report.discarded:
             if rules:
-                say(f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})")
+                output.say(
+                    f"{sample['midi']}: attempt {attempt} was discarded ({', '.join(rules)})"
+                )
         for warning in generation.report.warnings:
-            warn(f"{sample['midi']}: {warning}.")
+            output.warn(f"{sample['midi']}: {warning}.")
         compared = copied or "not compared with the training data (no index of it)"
-        say(f"{sample['midi']}: {compared}.")
+        output.say(f"{sample['midi']}: {compared}.")
     runs = [{"memorisation": None if one is None else dataclasses.asdict(one)} for one in known]
     reports = [generation.report for generation in generations]
-    print_samples(args, files, reports, runs, primer=args.primer)
+    output.print_samples(args, files, reports, runs, primer=args.primer)
     return 0
 
 
@@ -123,18 +109,17 @@ def _generate(
     args: argparse.Namespace, settings: Settings
 ) -> "tuple[list[Generation], MemorisationIndex | None]":
     """The samples, and what the model's training data are known by."""
-    primer = None if args.primer is None else read_given(args.primer, args)
+    primer = None if args.primer is None else options.read_given(args.primer, args)
 
     from music_transformer.evaluation.memorisation import find_index
     from music_transformer.generation.continuation import generate_batch
 
-    session = load_model(args)
-    say_device(args.device, session.device)
+    session = output.load_model(args)
     index = find_index(session.path)  # a damaged one is refused before the work
     numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
     form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
     bar = counter("generate", total=settings.asked, bar_format=form, disable=False)
-    with naming(args.primer or "without a primer"), bar as progress:
+    with output.naming(args.primer or "without a primer"), bar as progress:
         generations = generate_batch(
             session,
             primer,
@@ -159,4 +144,4 @@ def _write(
         heard = with_primer_gap(notes, primer_end=end, gap=args.primer_gap)
     primer_end = None if args.primer is None else generation.report.primer_seconds
     primer_end = 0.0 if args.without_primer else primer_end
-    write_results(stack, files, notes, args, heard=heard, primer_end=primer_end)
+    output.write_results(stack, files, notes, args, heard=heard, primer_end=primer_end)

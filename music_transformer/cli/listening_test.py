@@ -4,10 +4,12 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from music_transformer.cli.output import atomic_path, check_picture, print_json, say_device, warn
 from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
+from music_transformer.sampling import Sampling
 
 if TYPE_CHECKING:
     from music_transformer.study.analysis import Analysis
@@ -26,13 +28,8 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+    """Add the arguments of both steps."""
     steps = parser.add_subparsers(metavar="build|analyse", required=True)
-    _add_build(steps)
-    _add_analyse(steps)
-
-
-def _add_build(steps: Any) -> None:
     parser = steps.add_parser(
         "build",
         help="make the page, its clips, and the key",
@@ -86,8 +83,6 @@ def _add_build(steps: Any) -> None:
     parser.add_argument("--force", action="store_true", help="replace an earlier test in --out")
     parser.set_defaults(step=run_build)
 
-
-def _add_analyse(steps: Any) -> None:
     parser = steps.add_parser(
         "analyse",
         help="test and count the answers",
@@ -113,7 +108,6 @@ def run(args: argparse.Namespace) -> int:
 
 def run_build(args: argparse.Namespace) -> int:
     """Compose and play every clip, write page and key; their paths go to stdout."""
-    from music_transformer.sampling import Sampling
     from music_transformer.study.analysis import REAL
 
     names = [Path(checkpoint).name for checkpoint in args.checkpoints]
@@ -129,7 +123,6 @@ def run_build(args: argparse.Namespace) -> int:
     key_path = args.key or args.out.with_name(f"{args.out.name}.key.json")
 
     from music_transformer.checkpoint.session import load_checkpoint
-    from music_transformer.cli.output import atomic_path, say_device, warn
     from music_transformer.study import build as study
 
     study.check_places(args.out, key_path, force=args.force)
@@ -165,25 +158,18 @@ def run_build(args: argparse.Namespace) -> int:
 
 def run_analyse(args: argparse.Namespace) -> int:
     """Read, test, print; draw where asked to."""
-    from music_transformer.cli.output import atomic_path, check_output, print_json
     from music_transformer.study.analysis import analyse, read_answers, read_key
 
     if args.out is not None:
-        if args.out.suffix.lower() not in (".png", ".svg", ".pdf"):
-            raise ConfigError(f"{args.out}: give --out a name ending in .png, .svg or .pdf.")
-        check_output(args.out, args.force)
+        check_picture(args.out, args.force)
     key = read_key(args.key)
     answers = [answer for path in args.answers for answer in read_answers(path, key)]
     analysis = analyse(key, answers)
     if args.out is not None:
         from music_transformer.study.plot import plot_study
 
-        figure = plot_study(
-            analysis.wins,
-            [(pair.first, pair.second, pair.counts, pair.significant) for pair in analysis.pairs],
-        )
         with atomic_path(args.out, replace=args.force) as temporary:
-            figure.savefig(temporary)
+            plot_study(analysis).savefig(temporary)
     if args.json:
         print_json(asdict(analysis))
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from music_transformer.cli.output import check_output, naming, report_warnings, warn
 from music_transformer.errors import ConfigError, RenderError
-from music_transformer.sampling import DRAWN, Settings, check_count
+from music_transformer.sampling import Settings, check_count
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _EXTRAS = {"wav": ("audio", "midirenderer"), "plot": ("plot", "matplotlib")}
 
 
-def add_settings(parser: argparse.ArgumentParser, groups: tuple[str, ...] = (DRAWN,)) -> None:
+def add_settings(parser: argparse.ArgumentParser, groups: tuple[str, ...]) -> None:
     """Add a flag for every field of `Settings` that belongs to one of the groups."""
     for group in groups:
         heading = parser.add_argument_group(group)
@@ -50,21 +50,13 @@ def add_settings(parser: argparse.ArgumentParser, groups: tuple[str, ...] = (DRA
 
 
 def settings_from(args: argparse.Namespace) -> Settings:
-    """What the flags of `add_settings` say.
-
-    Raises:
-        ConfigError: a value outside its range.
-    """
+    """What the flags of `add_settings` say; ConfigError for a value outside its range."""
     names = [one.name for one in dataclasses.fields(Settings) if hasattr(args, one.name)]
     return Settings(**{name: getattr(args, name) for name in names})
 
 
 def add_results(parser: argparse.ArgumentParser, out: str) -> None:
-    """Add the flags that say what is written, and where.
-
-    Args:
-        out: help of ``--out``.
-    """
+    """Add the flags that say what is written, and where; `out` is the help of ``--out``."""
     parser.add_argument("--out", type=Path, metavar="OUT.mid", help=out)
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
     parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
@@ -93,11 +85,12 @@ def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
     if args.samples > 1:
         stems = [f"{args.out.stem}-{number}" for number in range(1, args.samples + 1)]
     files = [
-        {kind: args.out.with_name(stem + suffix) for kind, suffix in suffixes.items()}
+        {
+            kind: check_output(args.out.with_name(stem + suffix), args.force)
+            for kind, suffix in suffixes.items()
+        }
         for stem in stems
     ]
-    for path in (path for sample in files for path in sample.values()):
-        check_output(path, args.force)
     for flag, (extra, library) in _EXTRAS.items():
         if getattr(args, flag) and importlib.util.find_spec(library) is None:
             raise RenderError(
@@ -124,18 +117,13 @@ def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pedal",
         choices=("sustain", "events"),
-        default=None,
         help="performance only. sustain: longer notes; events: PEDAL_ON and PEDAL_OFF as events "
         "of their own (default: sustain)",
     )
 
 
 def tokenizer_of(args: argparse.Namespace) -> Representation:
-    """The tokenizer that the flags name.
-
-    Raises:
-        ConfigError: there is no such kind, or `--pedal` with one that knows no pedal.
-    """
+    """The tokenizer that the flags name; ConfigError for an unknown kind, or a pedal it lacks."""
     from music_transformer.representations.registry import representation_from_config
 
     settings = {} if args.pedal is None else {"pedal": args.pedal}

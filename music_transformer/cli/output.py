@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
-    """Return `path` when a result may be written there; called before the work, not after it.
-
-    The folder of `path` is made when it is missing.
+    """`path`, if a result may be written there; to be asked before the work. Its folder is made.
 
     Raises:
         ConfigError: the file exists and `force` is off, or `path` is a folder, a device or another
@@ -52,6 +50,13 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> Path:
     return path
 
 
+def check_picture(path: Path, force: bool) -> None:
+    """`check_output` for a picture, whose suffix names the format."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ConfigError(f"{path}: give --out a name ending in .png, .svg or .pdf.")
+    check_output(path, force)
+
+
 def write_results(
     stack: contextlib.ExitStack,
     files: Mapping[str, Path],
@@ -65,7 +70,6 @@ def write_results(
 
     Args:
         files: as `options.result_files` gives them.
-        args: those of `options.add_results`.
         heard: notes of the sound, where they are others.
         drawn: arguments of `plot_pianoroll`.
     """
@@ -80,8 +84,7 @@ def write_results(
     if "wav" in paths:
         from music_transformer.render.audio import render_audio
 
-        played = notes if heard is None else heard
-        render_audio(played, paths["wav"], soundfont=args.soundfont)
+        render_audio(notes if heard is None else heard, paths["wav"], soundfont=args.soundfont)
     if "plot" in paths:
         from music_transformer.render.pianoroll import plot_pianoroll
 
@@ -107,9 +110,8 @@ def print_samples(
 ) -> None:
     """Print the paths of all samples, or one JSON object: `head`, and each with its report.
 
-    Args:
-        reports: with `to_dict`; there may be more than `files`, of candidates not written.
-        more: what else to say of each sample in JSON.
+    There may be more `reports` than `files`, of candidates not written; `more` is what else to say
+    of each sample in JSON.
     """
     if args.json:
         samples = [
@@ -145,7 +147,7 @@ def say_device(asked: str, device: object) -> None:
 
 
 def load_model(args: argparse.Namespace) -> "Session":
-    """The model of `--checkpoint` on `--device`, with int8 layers where `--quantise` is given."""
+    """The model of `--checkpoint` on `--device`, in int8 with `--quantise`; `auto` is said."""
     from music_transformer.checkpoint.session import load_checkpoint
 
     session = load_checkpoint(args.checkpoint, device=args.device)
@@ -153,6 +155,7 @@ def load_model(args: argparse.Namespace) -> "Session":
         from music_transformer.model.quantised import quantise_linears
 
         session = dataclasses.replace(session, model=quantise_linears(session.model))
+    say_device(args.device, session.device)
     return session
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_part_arguments, read_part
-from music_transformer.cli.output import check_output, load_model, say_device
+from music_transformer.cli.output import check_picture, load_model
 from music_transformer.errors import ConfigError, RenderError
 from music_transformer.files import atomic_path
 
 if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
-
-SUFFIXES = (".png", ".svg", ".pdf")
 
 DESCRIPTION = (
     "Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
@@ -85,10 +83,6 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.midi.bars import bar_lines
     from music_transformer.render.pianoroll import plot_pianoroll
 
-    if args.out.suffix.lower() not in SUFFIXES:
-        raise ConfigError(
-            f"{args.out}: give --out a name ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
-        )
     wants_attention = args.attention or args.attention_map
     if wants_attention != (args.checkpoint is not None):
         raise ConfigError(
@@ -97,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     heads = _heads(args.heads)
     if args.primer_end is not None and not 0 <= args.primer_end < math.inf:
         raise ConfigError(f"--primer-end {args.primer_end:g}; choose 0 seconds or more.")
-    check_output(args.out, args.force)
+    check_picture(args.out, args.force)
     notes = read_part(args.midi, args)
     if len(notes) > args.max_notes:
         raise RenderError(
@@ -124,9 +118,7 @@ def _attention(args: argparse.Namespace, notes: "NoteSequence", heads: list[int]
     new_figure(1, 1)  # a missing extra is said before the model works
     from music_transformer.evaluation.attention import note_attention
 
-    session = load_model(args)
-    say_device(args.device, session.device)
-    found = note_attention(session, notes, **_query(args.query), layer=args.layer)
+    found = note_attention(load_model(args), notes, **_query(args.query), layer=args.layer)
     title = f"{args.midi.stem}, layer {found.layer}"
     if args.attention_map:
         return plot_attention_map(

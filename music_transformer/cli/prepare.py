@@ -31,19 +31,9 @@ examples:
   music-transformer prepare data/mine --verify
 """
 
-#: Options of MIDI files that mean nothing for a corpus; their defaults are None or False.
-_NOT_FOR_JSB = (
-    "task",
-    "melody_track",
-    "tokenizer",
-    "pedal",
-    "piano_only",
-    "one_pedal",
-    "keep_silence",
-    "split",
-    "jobs",
-)
-_NOT_FOR_MAESTRO = ("split", "melody_track")
+#: Options that mean nothing for a corpus; their defaults are None or False.
+_NOT_FOR_CORPORA = ("split", "melody_track")
+_NOT_FOR_JSB = ("task", "tokenizer", "pedal", "piano_only", "one_pedal", "keep_silence", "jobs")
 
 _SHOWN = 50  # skipped files in the summary
 
@@ -133,7 +123,7 @@ def _prepare(args: argparse.Namespace) -> "PreparedData":
     if args.corpus == "jsb":
         from music_transformer.datasets.corpora import prepare_jsb
 
-        _refuse(args, _NOT_FOR_JSB)
+        _refuse(args, _NOT_FOR_JSB + _NOT_FOR_CORPORA)
         return prepare_jsb(_source(args), args.out, force=args.force)
     from music_transformer.datasets.corpora import list_maestro
     from music_transformer.datasets.prepare import (
@@ -144,7 +134,7 @@ def _prepare(args: argparse.Namespace) -> "PreparedData":
     )
 
     if args.corpus == "maestro":
-        _refuse(args, _NOT_FOR_MAESTRO)
+        _refuse(args, _NOT_FOR_CORPORA)
     return prepare_corpus(
         list_maestro if args.corpus == "maestro" else list_folder,
         _source(args) if args.corpus == "maestro" else _folder(args),

@@ -48,21 +48,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Key:
-    """What listeners must not see.
+    """What listeners must not see."""
 
-    Attributes:
-        study: the name that answers carry too.
-        sources: all of them, `REAL` too where there is real music.
-        trials: in the order of the page.
-        clips: the file of each (source, primer), as ``{source: {primer: file}}``.
-        settings: how it was made.
-    """
-
-    study: str
-    sources: tuple[str, ...]
-    trials: tuple[Trial, ...]
-    clips: Mapping[str, Mapping[str, str]]
-    settings: Mapping[str, Any]
+    study: str  # the name that answers carry too
+    sources: tuple[str, ...]  # `REAL` too where there is real music
+    trials: tuple[Trial, ...]  # in the order of the page
+    clips: Mapping[str, Mapping[str, str]]  # {source: {primer: file}}
+    settings: Mapping[str, Any]  # how it was made
 
 
 @dataclass(frozen=True)
@@ -76,50 +68,33 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sources against each other.
-
-    Attributes:
-        first, second: the sources; numbers are for the first.
-        wins, ties, losses: of the first.
-        counts: comparisons by score of the first, -2 to 2.
-        wilcoxon, wilcoxon_p: signed-rank statistic and two-sided p of their own comparisons.
-        mann_whitney, mann_whitney_p: U and two-sided p over all scores of the two.
-        significant: whether `wilcoxon_p` is below the corrected level.
-    """
+    """Two sources against each other; numbers are for the first, every p is two-sided."""
 
     first: str
     second: str
     wins: int
     ties: int
     losses: int
-    counts: tuple[int, ...]
-    wilcoxon: float
+    counts: tuple[int, ...]  # comparisons by score, -2 to 2
+    wilcoxon: float  # signed-rank statistic of their own comparisons
     wilcoxon_p: float
-    mann_whitney: float
+    mann_whitney: float  # U over all scores of the two
     mann_whitney_p: float
-    significant: bool
+    significant: bool  # whether `wilcoxon_p` is below the corrected level
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the answers say.
-
-    Attributes:
-        answers, listeners: how many.
-        kruskal, degrees, kruskal_p: H, sources - 1, and p.
-        level: Bonferroni's, 0.01 / pairs.
-        wins: of each source: won, equal, lost.
-        pairs: every two sources.
-    """
+    """What the answers say."""
 
     answers: int
     listeners: int
-    kruskal: float
-    degrees: int
+    kruskal: float  # H
+    degrees: int  # sources - 1
     kruskal_p: float
-    level: float
-    wins: Mapping[str, tuple[int, int, int]]
-    pairs: tuple[Pair, ...]
+    level: float  # Bonferroni's, 0.01 / pairs
+    wins: Mapping[str, tuple[int, int, int]]  # of each source: won, equal, lost
+    pairs: tuple[Pair, ...]  # every two sources
 
 
 def plan_trials(sources: Sequence[str], primers: Sequence[str], *, seed: int) -> tuple[Trial, ...]:
@@ -151,11 +126,7 @@ def name_clips(
 
 
 def read_key(path: Path) -> Key:
-    """The key of a study.
-
-    Raises:
-        DatasetError: the file is missing or no key.
-    """
+    """The key of a study; DatasetError where the file is missing or no key."""
     content = _json(path)
     try:
         return Key(

@@ -29,35 +29,21 @@ Pieces = dict[str, tuple[list[int], list[int]]]  # by name: ids of the primer, o
 
 @dataclass(frozen=True)
 class StudySettings:
-    """How the clips are made.
+    """How the clips are made."""
 
-    Attributes:
-        primer_seconds: length of the primers.
-        events: length of the continuations.
-        primer_gap: seconds of silence between the two.
-        real: whether how the piece really goes on is one of the sources.
-        sampling: what all models are drawn with; what it leaves open each checkpoint says.
-        seed: of the music, the order and the names of the clips.
-        suffix: of the clips, `.opus` or `.wav`.
-        soundfont: the instrument; None is the default one.
-    """
-
-    primer_seconds: float = 10.0
-    events: int = 512
-    primer_gap: float = 2.5
-    real: bool = True
+    primer_seconds: float = 10.0  # length of the primers
+    events: int = 512  # length of the continuations
+    primer_gap: float = 2.5  # seconds of silence between the two
+    real: bool = True  # whether how the piece really goes on is one of the sources
+    #: What all models are drawn with; what it leaves open each checkpoint says.
     sampling: Sampling = Sampling()  # noqa: RUF009 - frozen
-    seed: int = 0
-    suffix: str = ".opus"
-    soundfont: Path | None = None
+    seed: int = 0  # of the music, the order and the names of the clips
+    suffix: str = ".opus"  # of the clips, or `.wav`
+    soundfont: Path | None = None  # the instrument; None is the default one
 
 
 def check_places(out: Path, key: Path, *, force: bool) -> None:
-    """Refuse what would overwrite, or put the key where the listeners are.
-
-    Raises:
-        ConfigError: one of the places will not do.
-    """
+    """Refuse, by ConfigError, to overwrite, or to put the key where the listeners are."""
     if key.resolve().is_relative_to(out.resolve()):
         raise ConfigError(f"{key}: the key must not lie in the folder that listeners get.")
     for path in (out, key):
@@ -81,11 +67,7 @@ def _not_ours(out: Path) -> list[Path]:
 
 
 def check_tokenizers(sessions: Mapping[str, Session]) -> None:
-    """Refuse models that cannot go on from the same primer.
-
-    Raises:
-        ConfigError: two of them read different events.
-    """
+    """Refuse, by ConfigError, models that cannot go on from the same primer."""
     (first, session), *others = sessions.items()
     for name, other in others:
         if other.tokenizer.to_config() != session.tokenizer.to_config():
@@ -98,10 +80,7 @@ def check_tokenizers(sessions: Mapping[str, Session]) -> None:
 def split_pieces(
     folder: Path, session: Session, settings: StudySettings, *, limit: int | None = None
 ) -> tuple[Pieces, list[str]]:
-    """Primer and real continuation of the MIDI files of a folder, at most `limit` of them.
-
-    Returns:
-        The pieces by file name, and a line for each file that was left out.
+    """Primer and real continuation of at most `limit` MIDI files; a line for each one left out.
 
     Raises:
         DatasetError: there is no folder, no MIDI file in it, or none is long enough.
@@ -140,15 +119,8 @@ def build_study(
 ) -> Key:
     """Compose and play every clip, and write the folder for listeners in one step.
 
-    Args:
-        out: folder of the page; an earlier one is replaced.
-        sessions: the models by the names of their sources.
-        pieces: from `split_pieces`.
-        settings: how the clips are made.
-        progress: called with clips done and clips in all.
-
-    Returns:
-        What listeners must not see.
+    An earlier one at `out` is replaced. `sessions` are the models by the names of their sources;
+    `progress` is called with clips done and clips in all. What comes back listeners must not see.
     """
     sources = (*sessions, *([REAL] if settings.real else []))
     names = list(pieces)
@@ -225,10 +197,7 @@ def _compose(
 def page(study: str, trials: Sequence[Trial], clips: Sequence[tuple[str, str]]) -> str:
     """The HTML of a study: `page.html`, which collects answers offline and knows no sources.
 
-    Args:
-        study: its name, which the answers carry.
-        trials: of which only the names go in.
-        clips: for each trial the addresses of A and B, relative to the page.
+    Of the trials only the names go in; `clips` are the addresses of A and B of each.
     """
     pairs = [
         {"trial": trial.name, "a": a, "b": b} for trial, (a, b) in zip(trials, clips, strict=True)

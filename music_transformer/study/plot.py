@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from music_transformer.render.pianoroll import INK, new_figure, style_axes
+from music_transformer.study.analysis import Analysis, Pair
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,24 +21,12 @@ _POINTS = (LOST, "#e3b295", EQUAL, "#87a7c4", WON)
 _ANSWERS = ("right, strongly", "right", "equal", "left", "left, strongly")
 
 
-def plot_study(
-    wins: Mapping[str, tuple[int, int, int]], pairs: Sequence[tuple[str, str, Sequence[int], bool]]
-) -> Figure:
-    """Both panels; the caller saves the figure.
-
-    Args:
-        wins: comparisons each source won, equalled and lost.
-        pairs: two sources, the counts of the five answers from -2 to 2 for the first, and whether
-            the difference is significant.
-
-    Raises:
-        RenderError: [plot] is not installed.
-    """
-    rows = max(len(wins), len(pairs))
-    figure = new_figure(12, 1.6 + 0.5 * rows)
+def plot_study(analysis: Analysis) -> Figure:
+    """Both panels; the caller saves the figure. RenderError where [plot] is not installed."""
+    figure = new_figure(12, 1.6 + 0.5 * max(len(analysis.wins), len(analysis.pairs)))
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.3])
-    _draw_wins(left, wins)
-    _draw_pairs(right, pairs)
+    _draw_wins(left, analysis.wins)
+    _draw_pairs(right, analysis.pairs)
     return figure
 
 
@@ -62,19 +51,19 @@ def _draw_wins(axes: Axes, wins: Mapping[str, tuple[int, int, int]]) -> None:
     style_axes(axes)
 
 
-def _draw_pairs(axes: Axes, pairs: Sequence[tuple[str, str, Sequence[int], bool]]) -> None:
+def _draw_pairs(axes: Axes, pairs: Sequence[Pair]) -> None:
     """Shares of the five answers; those for the left name lie to the left of the middle."""
     rows = range(len(pairs))[::-1]
-    for row, (first, second, counts, significant) in zip(rows, pairs, strict=True):
-        total = max(sum(counts), 1)
-        shares = [count / total for count in counts[::-1]]  # the first's best first
+    for row, pair in zip(rows, pairs, strict=True):
+        total = max(sum(pair.counts), 1)
+        shares = [count / total for count in pair.counts[::-1]]  # the first's best first
         begin = -(shares[0] + shares[1] + shares[2] / 2)
         for share, color in zip(shares, _POINTS[::-1], strict=True):
             axes.barh(row, share, left=begin, color=color, height=0.62)
             begin += share
-        star = " *" if significant else ""
-        axes.text(-1.04, row, first, ha="right", va="center", color=INK, fontsize=9)
-        axes.text(1.04, row, second + star, ha="left", va="center", color=INK, fontsize=9)
+        star = " *" if pair.significant else ""
+        axes.text(-1.04, row, pair.first, ha="right", va="center", color=INK, fontsize=9)
+        axes.text(1.04, row, pair.second + star, ha="left", va="center", color=INK, fontsize=9)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlim(-1, 1)
     axes.set_ylim(-0.6, len(pairs) - 0.4)
