@@ -117,7 +117,9 @@ def publish_folder(ready: Path, final: Path, *, made: Callable[[str], bool]) -> 
         OSError: it cannot be renamed, and what was at `final` is there again; or a file of the
             user's has a name that is to be written, and nothing is touched.
     """
-    sync(ready)
+    for path in ready.iterdir():
+        sync_file(path)
+    sync_names(ready)
     if not final.exists():
         ready.rename(final)
         sync_names(final.parent)
@@ -241,13 +243,6 @@ def followed(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def sync(folder: Path) -> None:
-    """Force the files of `folder` and its list of names to the disk."""
-    for path in folder.iterdir():
-        sync_file(path)
-    sync_names(folder)
-
-
 def sync_file(path: Path) -> None:
     """Force the bytes of a file to the disk."""
     with path.open("rb+") as file:
@@ -273,14 +268,10 @@ def errors_name(path: Path, *, inside: Path | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         named = error.filename
-        other = inside is not None and named is not None and not _is_in(named, inside)
+        other = inside and named is not None and not Path(str(named)).is_relative_to(inside)
         if error.errno is None or other:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _is_in(name: object, folder: Path) -> bool:
-    return folder == Path(str(name)) or folder in Path(str(name)).parents
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
 
 DESCRIPTION = (
-    "Compose what goes with a melody, which is kept note by note: with a chorale "
-    "model alto, tenor and bass, with a model of accompaniments a piano. The likeliest of "
-    "several candidates is written. The same command on the same machine writes the same file."
+    "Compose what goes with a melody, which is kept note by note: with a chorale model alto, "
+    "tenor and bass, with a model of accompaniments a piano. The likeliest of several candidates "
+    "is written. The same command on the same machine writes the same file."
 )
 EPILOG = """\
 examples:
@@ -34,7 +34,6 @@ PARTS = ("both", "accompaniment", "melody")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("melody", type=Path, metavar="MELODY.mid", help="what to accompany")
     parser.add_argument(
         "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."

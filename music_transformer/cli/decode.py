@@ -19,7 +19,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("file", metavar="IDS.json", help="a JSON list of ids; - reads stdin")
     parser.add_argument("--out", metavar="FILE.mid", required=True, help="the MIDI file to write")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
@@ -46,11 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _parse(text: bytes, name: str) -> list[int]:
-    """The list of integers that the text holds.
-
-    Raises:
-        TokenError: no JSON, no list, or an element that is no integer, named with its position.
-    """
+    """The list of integers that the text holds; TokenError for anything else."""
     try:
         ids = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,4 @@
-"""`music-transformer demo`: a motif goes in, a continuation comes out, to be heard and seen.
-
-It is one `generate` command with the released piano model; the command is printed, so that the
-next one can be typed.
-"""
+"""`music-transformer demo`: one `generate` command with the released piano model, and printed."""
 
 import argparse
 import importlib.util
@@ -10,14 +6,16 @@ import shlex
 import sys
 from pathlib import Path
 
+from music_transformer.cli.options import EXTRAS
+from music_transformer.cli.output import warn
 from music_transformer.errors import DatasetError
 from music_transformer.motifs import find_motifs
 
 DEFAULT_MOTIF = "fur_elise_opening"
 
 DESCRIPTION = (
-    "Continue a motif with the released piano model and write continuation.mid, "
-    ".wav and .png. Its own earlier results are overwritten."
+    "Continue a motif with the released piano model and write continuation.mid, .wav and .png. "
+    "Its own earlier results are overwritten."
 )
 EPILOG = f"""\
 examples:
@@ -31,7 +29,6 @@ ode_to_joy_melody, twinkle_melody
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "motif",
         nargs="?",
@@ -50,35 +47,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the one `generate` command, and show it."""
     from music_transformer.cli.main import main
-    from music_transformer.cli.output import warn
 
     command = ["generate", str(find_motif(args.motif)), "--checkpoint", args.checkpoint]
     command += ["--seconds", f"{args.seconds:g}", "--seed", str(args.seed)]
     command += ["--device", args.device]
     command += ["--out", str(args.out_dir / "continuation.mid"), "--force"]
-    for flag, library, extra in (
-        ("--wav", "midirenderer", "audio"),
-        ("--plot", "matplotlib", "plot"),
-    ):
+    for flag, (extra, library) in EXTRAS.items():
         if importlib.util.find_spec(library) is None:
-            warn(f"no {flag[2:]}: it needs pip install music-transformer[{extra}]")
+            warn(f"no {flag}: it needs pip install music-transformer[{extra}]")
         else:
-            command.append(flag)
+            command.append(f"--{flag}")
     print(f"music-transformer {shlex.join(command)}", file=sys.stderr)
     return main(command)
 
 
 def find_motif(name: str) -> Path:
-    """Return the MIDI file that `name` means: a path, else one of the motifs.
-
-    Raises:
-        DatasetError: there is none.
-    """
+    """The MIDI file that `name` means: a path, or one of the motifs; DatasetError for neither."""
     if Path(name).is_file():
         return Path(name)
     motifs = find_motifs()
-    path = motifs.get(name.removesuffix(".mid"))
-    if path is None:
-        known = ", ".join(motifs) or "none is installed"
-        raise DatasetError(f"{name}: neither a MIDI file nor a motif ({known}).")
-    return path
+    if path := motifs.get(name.removesuffix(".mid")):
+        return path
+    known = ", ".join(motifs) or "none is installed"
+    raise DatasetError(f"{name}: neither a MIDI file nor a motif ({known}).")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from music_transformer.datasets.download import Download
 
 DESCRIPTION = (
-    "Fetch a corpus from its official source, released weights from the "
-    "project's releases, or the sound of a better piano, checked by size and sha256. An "
-    "interrupted download goes on when the command is given again."
+    "Fetch a corpus from its official source, released weights from the project's releases, or "
+    "the sound of a better piano, checked by size and sha256. An interrupted download goes on "
+    "when the command is given again."
 )
 EPILOG = """\
 examples:
@@ -31,7 +31,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "what",
         metavar="WHAT",

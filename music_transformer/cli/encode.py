@@ -23,7 +23,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("file", metavar="FILE.mid", help="the MIDI file to read")
     parser.add_argument("--symbols", action="store_true", help="print names instead of ids")
     add_tokenizer_arguments(parser)

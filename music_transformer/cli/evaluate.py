@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from music_transformer.evaluation.nll import NllReport
 
 DESCRIPTION = (
-    "Measure a model on a whole split in nats per event (chorales: per note; lower "
-    "is better), beside what counting on the training split reaches. Choose by validation; "
-    "report test once."
+    "Measure a model on a whole split in nats per event (chorales: per note; lower is better), "
+    "beside what counting on the training split reaches. Choose by validation; report test once."
 )
 EPILOG = """\
 examples:
@@ -29,7 +28,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("--checkpoint", required=True, help="name or folder of the checkpoint")
     parser.add_argument("--data", required=True, help="folder made by `prepare`")
     parser.add_argument("--split", default="validation", help="default: %(default)s")

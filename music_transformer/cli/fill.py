@@ -22,7 +22,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("file", type=Path, metavar="FILE.mid", help="the music with the gap")
     parser.add_argument(
         "--checkpoint", default="piano-fill", help="a model's name or folder (default: %(default)s)"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from music_transformer.generation.report import Generation
 
 DESCRIPTION = (
-    "Continue the music of a MIDI file, or compose from nothing where none is "
-    "given. The same command on the same machine writes the same file."
+    "Continue the music of a MIDI file, or compose from nothing where none is given. The same "
+    "command on the same machine writes the same file."
 )
 EPILOG = """\
 examples:
@@ -33,7 +33,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "primer", nargs="?", type=Path, metavar="PRIMER.mid", help="what to continue"
     )

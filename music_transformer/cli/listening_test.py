@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from music_transformer.study.analysis import Analysis
 
 DESCRIPTION = (
-    "The paper's listening test. `build` makes a page that plays pairs of "
-    "continuations of the same primer, by every two of the models and the real music, and "
-    "collects answers; `analyse` tests and counts them."
+    "The paper's listening test. `build` makes a page that plays pairs of continuations of the "
+    "same primer, by every two of the models and the real music, and collects answers; `analyse` "
+    "tests and counts them."
 )
 EPILOG = """\
 examples:

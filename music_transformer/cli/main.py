@@ -4,8 +4,7 @@
 or broken, or an output cannot be written (one line); 130 interrupted; 143 ended by SIGTERM.
 
 Only the module of the subcommand that was named is imported, and it imports what is heavy inside
-`run`: so `encode`, `decode`, `render`, `plot` and every `--help` start without torch. This file
-holds the only last-resort `except` of the project.
+`run`: so `encode`, `decode`, `render`, `plot` and every `--help` start without torch.
 """
 
 import argparse

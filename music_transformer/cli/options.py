@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: Extra of the package and library behind each flag that needs one.
-_EXTRAS = {"wav": ("audio", "midirenderer"), "plot": ("plot", "matplotlib")}
+EXTRAS = {"wav": ("audio", "midirenderer"), "plot": ("plot", "matplotlib")}
 
 
 def add_settings(parser: argparse.ArgumentParser, groups: tuple[str, ...]) -> None:
@@ -91,7 +91,7 @@ def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
         }
         for stem in stems
     ]
-    for flag, (extra, library) in _EXTRAS.items():
+    for flag, (extra, library) in EXTRAS.items():
         if getattr(args, flag) and importlib.util.find_spec(library) is None:
             raise RenderError(
                 f"--{flag} needs the [{extra}] extra: pip install music-transformer[{extra}]"

@@ -141,7 +141,7 @@ def say(message: str) -> None:
 
 
 def say_device(asked: str, device: object) -> None:
-    """Say on stderr which device ``--device auto`` stands for here."""
+    """Say which device ``--device auto`` stands for here."""
     if asked == "auto":
         say(f"device: {device}")
 

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from music_transformer.notes import NoteSequence
 
 DESCRIPTION = (
-    "Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar "
-    "lines where the file names its metre. With "
-    "--attention: what a model attended to when it came to a note."
+    "Draw a MIDI file as a piano roll: seconds, pitches, louder is darker, and bar lines where "
+    "the file names its metre. With --attention: what a model attended to when it came to a note."
 )
 EPILOG = """\
 examples:
@@ -31,7 +30,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="F.png", help="where to write: png, svg or pdf"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from music_transformer.datasets.prepared import PreparedData
 
 DESCRIPTION = (
-    "Turn a corpus or a folder of MIDI files into arrays of event ids. Files that "
-    "cannot be read are skipped and named with the reason."
+    "Turn a corpus or a folder of MIDI files into arrays of event ids. Files that cannot be read "
+    "are skipped and named with the reason."
 )
 EPILOG = """\
 examples:
@@ -39,7 +39,6 @@ _SHOWN = 50  # skipped files in the summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("corpus", metavar="jsb|maestro|FOLDER", help="what to prepare")
     parser.add_argument(
         "--source",

@@ -9,8 +9,8 @@ from music_transformer.errors import ConfigError
 from music_transformer.files import atomic_path
 
 DESCRIPTION = (
-    "Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV, FLAC, "
-    "MP3 or Opus file. All pieces come out equally loud (-18 LUFS), and none is clipped."
+    "Play a MIDI file on a sampled piano, pedal applied, into a stereo WAV, FLAC, MP3 or Opus "
+    "file. All pieces come out equally loud (-18 LUFS), and none is clipped."
 )
 EPILOG = """\
 examples:
@@ -20,7 +20,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("midi", type=Path, metavar="FILE.mid")
     parser.add_argument(
         "--out",

@@ -7,8 +7,8 @@ from pathlib import Path
 from music_transformer.errors import ConfigError, RenderError
 
 DESCRIPTION = (
-    "Serve a page to this machine's browser: drop a MIDI file or play a motif, "
-    "watch the continuation grow, hear it, compare takes, see what the model listened to."
+    "Serve a page to this machine's browser: drop a MIDI file or play a motif, watch the "
+    "continuation grow, hear it, compare takes, see what the model listened to."
 )
 EPILOG = """\
 examples:
@@ -21,7 +21,6 @@ temporary folder that is deleted in the end.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "--checkpoint",
         action="append",

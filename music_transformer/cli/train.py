@@ -40,7 +40,6 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("--data", help="folder that `prepare` made (with --resume: as recorded)")
     parser.add_argument(
         "--preset",

@@ -64,7 +64,6 @@ def plot_attention(
         query: the row of the note that attends.
         heads: the ones drawn, None for all.
         primer_end: seconds, marked by a line.
-        title: printed above, on the left.
 
     Raises:
         RenderError: [plot] is not installed.
@@ -108,7 +107,6 @@ def plot_attention_map(
         weights: (H, L, L), rows are queries.
         heads: the ones drawn, None for all.
         first_event: the number of the first row and column.
-        title: printed above.
 
     Raises:
         RenderError: [plot] is not installed.
@@ -150,7 +148,7 @@ def plot_attention_map(
 
 
 def _checked_heads(heads: Sequence[int] | None, count: int) -> Sequence[int]:
-    chosen = list(range(count)) if heads is None else list(dict.fromkeys(heads))
+    chosen = list(range(count) if heads is None else dict.fromkeys(heads))
     for head in chosen:
         if not 0 <= head < count:
             raise ConfigError(f"head {head}: the model has heads 0 to {count - 1}.")
@@ -195,9 +193,9 @@ def _draw_arcs(
     pitches: tuple[int, int],
 ) -> None:
     """One curve for each head and note with enough weight; the strongest on top."""
-    low, high = pitches
     from matplotlib.collections import LineCollection
 
+    low, high = pitches
     head, note = np.nonzero(weights[list(heads)] >= SMALLEST_WEIGHT)  # (arcs,)
     weight = weights[list(heads)][head, note]  # (arcs,)
     by_weight = np.argsort(weight)

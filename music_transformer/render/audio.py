@@ -1,31 +1,14 @@
-"""Notes to sound, through a SoundFont, as WAV, FLAC, MP3 or Opus.
+"""Notes to sound, through a SoundFont, as WAV, FLAC, MP3 or Opus; all pieces are equally loud.
 
-midirenderer ([audio]) plays the notes with their pedal applied; what comes back is 16-bit stereo at
-the 48 kHz it works in, and quiet, so it is scaled to the loudness of `loudness`: never clipped, and
-all pieces are equally loud.
-
-A long piece is played in stretches of five minutes, each from the notes that begin in it, added up
-in a temporary file (690 MB an hour) and scaled from there: work grows with the notes and the length
-of the file, memory does not. A note is played for a minute at most; a piano string has died away
-by then (the default font's lowest after 22 s).
-
-FLAC, MP3 and Opus are encoded by libsndfile (soundfile, also in [audio]) from those samples.
-midirenderer 0.1.3 writes Opus itself, but cannot scale it, and at every bitrate except "max" what
-it writes decodes to noise.
+midirenderer ([audio]) plays the notes, a long piece in stretches of five minutes that are added up
+in a temporary file (690 MB an hour), so that memory does not grow. FLAC, MP3 and Opus are encoded
+by libsndfile (soundfile, also in [audio]): the Opus of midirenderer 0.1.3 decodes to noise.
 
 The default font is the TimGM6mb.sf2 that pretty_midi installs. It is GPL-2: it is read where it
-lies and never copied, and found without importing pretty_midi. A better piano, FluidR3 (MIT), comes
-with `download piano-soundfont` and is called `piano` from then on.
+lies and never copied, and found without importing pretty_midi.
 
-How loud a recording is to the ear, and the gain that makes all recordings equally loud.
-
-Loudness is ITU-R BS.1770-4's: both channels are K-weighted (a shelf for the head, a high-pass for
-the ear), the mean square of blocks of 400 ms every 100 ms is taken, and blocks that are silent, or
-10 LU below the rest, do not count. The unit is LUFS: a full-scale sine of 997 Hz in both channels
-has 0. Bringing peaks to one height instead leaves recordings of the same piano up to 8 dB apart.
-
-Differs from the standard: the filters are applied by FFT, stretch by stretch, which numpy can do
-fast; the difference is below 0.01 LU.
+Loudness is that of ITU-R BS.1770-4, but for its filters: they are applied by FFT, stretch by
+stretch, which numpy can do fast; the difference is below 0.01 LU.
 """
 
 import base64
@@ -45,7 +28,7 @@ from numpy.typing import NDArray
 from music_transformer.errors import ConfigError, RenderError
 from music_transformer.files import atomic_path, checkout, errors_name
 from music_transformer.midi.write import write_midi
-from music_transformer.notes import NoteSequence, Pedals
+from music_transformer.notes import NoteSequence
 
 #: Suffix, and format and subtype of libsndfile.
 _ENCODED = {
@@ -73,7 +56,7 @@ _SYSTEM_FONT = Path("/usr/share/sounds/sf2/FluidR3_GM.sf2")
 _SAMPLE_RATE = 48_000
 _BLOCK_FRAMES = 1 << 16
 _STRETCH_SECONDS = 300
-_RING_SECONDS = 60.0
+_RING_SECONDS = 60.0  # of a note at most; the default font's lowest has died away after 22
 _STRETCH_TAIL_SECONDS = 5.0
 _PLAYER_SECONDS = 120.0
 
@@ -115,11 +98,7 @@ def render_audio(
 
 
 def check_sound_name(path: str | os.PathLike[str]) -> None:
-    """Refuse a file name that names no format.
-
-    Raises:
-        ConfigError: it does not end in one of `SUFFIXES`.
-    """
+    """Refuse, by ConfigError, a file name that ends in none of `SUFFIXES`."""
     if Path(path).suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: end the name of a sound in {', '.join(SUFFIXES)}.")
 
@@ -129,11 +108,8 @@ def with_primer_gap(
 ) -> NoteSequence:
     """The notes with a silence between primer and continuation, as the paper's listeners had it.
 
-    What starts at `primer_end` or later comes `gap` seconds later. What began before and still
-    sounds there, by key or by pedal, ends there: it would fill the silence.
-
-    Raises:
-        ConfigError: a time below 0.
+    What starts at `primer_end` or later comes `gap` seconds later. What began before ends there,
+    the pedal applied: it would fill the silence. ConfigError for a time below 0.
     """
     if not (np.isfinite([primer_end, gap]).all() and primer_end >= 0 and gap >= 0):
         raise ConfigError(f"a silence of {gap:g} s at {primer_end:g} s: both must be 0 or more.")
@@ -146,17 +122,12 @@ def with_primer_gap(
         end=np.where(primer, np.minimum(notes.end, primer_end), notes.end + gap),
         channel=notes.channel,
         track=notes.track,
-        pedals=Pedals(),
         end_time=notes.end_time + gap,
     )
 
 
 def check_sound_length(seconds: float, max_seconds: float = MAX_SOUND_SECONDS) -> None:
-    """Refuse sound that is longer than `max_seconds`; to be asked before other work, too.
-
-    Raises:
-        RenderError: it is.
-    """
+    """Refuse, by RenderError, sound that is longer than `max_seconds`; also before other work."""
     if seconds > max_seconds:
         raise RenderError(
             f"{seconds:,.0f} s of sound are more than {max_seconds:,.0f}: cut the silence, or take "
@@ -170,12 +141,9 @@ def synthesize(
     soundfont: str | os.PathLike[str] | None = None,
     max_seconds: float = MAX_SOUND_SECONDS,
 ) -> Sound:
-    """Return the sound of `notes` as the synthesizer gives it: int16, not yet normalised.
+    """The sound of `notes` as the synthesizer gives it, not yet scaled; errors as `render_audio`.
 
     The samples of a long piece are in a temporary file, which goes with them.
-
-    Raises:
-        RenderError: as `render_audio`.
     """
     check_sound_length(notes.end_time, max_seconds)
     font = find_soundfont(soundfont)
@@ -238,9 +206,9 @@ def _play(notes: NoteSequence, seconds: float, font: Path, font_bytes: bytes) ->
 
 
 def audio_html(notes: NoteSequence) -> str:
-    """Return an HTML player of `notes` for a notebook; nothing where there is no way to play.
+    """An HTML player for a notebook; nothing for a long piece, or where there is no way to play.
 
-    The sound is inside the page (mono, 24 kHz: 3 MB a minute), so only short pieces get a player.
+    The sound is inside the page (mono, 24 kHz: 3 MB a minute).
     """
     if notes.end_time > _PLAYER_SECONDS or importlib.util.find_spec("midirenderer") is None:
         return ""
@@ -257,12 +225,9 @@ def audio_html(notes: NoteSequence) -> str:
 
 
 def find_soundfont(name: str | os.PathLike[str] | None = None) -> Path:
-    """The file of a sound font: a path, ``piano``, or None for the default one.
+    """The file of a sound font: a path, ``piano``, or None for the default one; else RenderError.
 
     ``piano`` is looked up in ``./data``, in the ``data`` of a clone, and among those of the system.
-
-    Raises:
-        RenderError: there is none.
     """
     if name is None:
         return default_soundfont()
@@ -283,11 +248,7 @@ def find_soundfont(name: str | os.PathLike[str] | None = None) -> Path:
 
 
 def default_soundfont() -> Path:
-    """Return the path of the font inside the installed pretty_midi, which is not imported.
-
-    Raises:
-        RenderError: there is none.
-    """
+    """The font inside the installed pretty_midi, which is not imported; RenderError without it."""
     spec = importlib.util.find_spec("pretty_midi")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         font = Path(folder) / _FONT_NAME
@@ -301,23 +262,14 @@ def default_soundfont() -> Path:
 
 def _midi_bytes(notes: NoteSequence, seconds: float) -> bytes:
     """The notes as a MIDI file that ends late, so that the last ones ring out."""
-    plain = NoteSequence(
-        pitch=notes.pitch,
-        velocity=notes.velocity,
-        start=notes.start,
-        end=notes.end,
-        end_time=seconds,
-    )
+    columns = {name: getattr(notes, name) for name in ("pitch", "velocity", "start", "end")}
+    plain = NoteSequence(**columns, end_time=seconds)
     with tempfile.TemporaryDirectory() as folder:
         return write_midi(plain, Path(folder) / "notes.mid").read_bytes()
 
 
 def _write_encoded(path: Path, sound: Sound) -> None:
-    """Write the sound, scaled, in the format of the suffix.
-
-    Raises:
-        RenderError: libsndfile is not there, or too old for the format.
-    """
+    """Write the sound, scaled, in the format of the suffix, which libsndfile has to know."""
     form, subtype = _ENCODED[path.suffix.lower()]
     try:
         import soundfile
@@ -372,7 +324,11 @@ Floats = NDArray[np.float64]
 
 
 def integrated_loudness(samples: NDArray[np.int16], sample_rate: int) -> float:
-    """The loudness in LUFS of samples (N, channels) int16; minus infinity for silence."""
+    """The loudness in LUFS of samples (N, channels) int16; minus infinity for silence.
+
+    The mean square of K-weighted blocks of 400 ms every 100 ms, without those that are silent or
+    10 LU below the rest. A full-scale sine of 997 Hz in both channels has 0.
+    """
     power = _hop_power(samples, sample_rate)  # (hops,)
     if len(power) < _HOPS_PER_BLOCK:
         power = np.pad(power, (0, _HOPS_PER_BLOCK - len(power)))
@@ -385,10 +341,7 @@ def integrated_loudness(samples: NDArray[np.int16], sample_rate: int) -> float:
 
 
 def gain(samples: NDArray[np.int16], sample_rate: int) -> float:
-    """What brings samples (N, channels) int16 to `TARGET_LUFS`, with no peak above `PEAK_DBFS`.
-
-    Silence stays as it is: 1.
-    """
+    """What brings samples (N, channels) int16 to `TARGET_LUFS`, with no peak above `PEAK_DBFS`."""
     peak = max(float(samples.max(initial=0)), -float(samples.min(initial=0)))
     loudness = integrated_loudness(samples, sample_rate)
     if not peak:
@@ -421,9 +374,9 @@ def _hop_power(samples: NDArray[np.int16], sample_rate: int) -> Floats:
 
 
 def _k_weighting(frequency: NDArray[np.floating[Any]], sample_rate: int) -> NDArray[np.complex128]:
-    """The response of both K-weighting filters at frequencies in Hz.
+    """The response at frequencies in Hz of both filters: a shelf for the head, a high-pass.
 
-    The analogue values behind the standard's table for 48 kHz, so that any rate can be had.
+    From the analogue values behind the standard's table for 48 kHz, so that any rate can be had.
     """
     back = np.exp(-2j * np.pi * frequency / sample_rate)  # one sample back
     k, q, shelf = math.tan(math.pi * 1681.974450955533 / sample_rate), 0.7071752369554196, 1.5848647

@@ -1,8 +1,7 @@
 """Notes to a piano roll: seconds to the right, pitch upwards, louder is darker.
 
-What was given and what was composed have two colours. A key that is held is a full bar; what the
-pedal holds longer is a faint one behind it. The figure is built with matplotlib's objects on the
-Agg canvas and never through pyplot: there is no global state, and no screen is needed.
+What was given and what was composed have two colours; what the pedal holds is a faint bar behind.
+Figures are built on the Agg canvas and never through pyplot: no global state, no screen.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def plot_pianoroll(
     title: str | None = None,
     bars: FloatArray | None = None,
 ) -> Figure:
-    """Return the piano roll of `notes`; the caller saves it (`figure.savefig(path)`).
+    """The piano roll of `notes`; the caller saves it (`figure.savefig(path)`).
 
     Args:
         notes: any number, none included.
@@ -104,11 +103,7 @@ def draw_pianoroll(
     melody_track: int | None = None,
     pitches: tuple[int, int] | None = None,
 ) -> None:
-    """Draw what `plot_pianoroll` returns into axes of a larger figure.
-
-    Args:
-        pitches: the lowest and the highest row; None takes those of `pitch_limits`.
-    """
+    """Draw what `plot_pianoroll` returns into axes; `pitches` are the lowest and highest row."""
     low, high = pitch_limits(notes) if pitches is None else pitches
     draw_keyboard(axes, low, high)
     composed = (primer_end, math.inf) if gap is None and primer_end is not None else gap
@@ -125,9 +120,7 @@ def draw_pianoroll(
 def new_figure(
     width: float, height: float, *, layout: Literal["constrained", "compressed"] = "constrained"
 ) -> Figure:
-    """An empty figure of so many inches, at most `MOST_INCHES`, on the Agg canvas.
-
-    Notebooks show it as it is.
+    """An empty figure of so many inches, at most `MOST_INCHES`, which notebooks show as it is.
 
     Raises:
         RenderError: [plot] is not installed.
@@ -244,17 +237,12 @@ def _shades(ends: tuple[str, str]) -> LinearSegmentedColormap:
 
 
 def _draw_legend(axes: Axes, names: tuple[str, str] | None) -> None:
-    """Which colour is whose, and that darker is louder; above the roll, where no note is hidden.
-
-    Args:
-        names: of what was given and of what was composed; None where all is one.
-    """
+    """Which colour is whose (None: all is one), and that darker is louder; above the roll."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.patches import Patch
 
-    parts = {"soft to loud": PRIMER_SHADES}
-    if names is not None:
-        parts = {names[0]: PRIMER_SHADES, names[1]: CONTINUATION_SHADES}
+    labels = ("soft to loud",) if names is None else names
+    parts = dict(zip(labels, (PRIMER_SHADES, CONTINUATION_SHADES), strict=False))
     swatches = [
         tuple(Patch(facecolor=_shades(shades)(level)) for level in (0.2, 0.5, 0.9))
         for shades in parts.values()
@@ -274,10 +262,7 @@ def _draw_legend(axes: Axes, names: tuple[str, str] | None) -> None:
 
 
 def piano_roll_svg(notes: NoteSequence, *, width: int = 800, height: int = 240) -> str:
-    """An inline SVG: time to the right, pitch upwards, louder notes darker, pedals below.
-
-    One path for each of eight bands of velocity, so that an hour of piano stays a small picture.
-    """
+    """The same as an inline SVG, pedals below; one path a band of velocity keeps it small."""
     low, high = (int(notes.pitch.min()), int(notes.pitch.max())) if len(notes) else (60, 60)
     caption = f"{len(notes)} notes, pitches {low} to {high}, {notes.end_time:.1f} s"
     row = (height - 26) / (high - low + 1)
