@@ -34,10 +34,9 @@ PARTS = ("both", "accompaniment", "melody")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("melody", type=Path, metavar="MELODY.mid", help="what to accompany")
-    parser.add_argument(
-        "--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ..."
-    )
+    add = parser.add_argument
+    add("melody", type=Path, metavar="MELODY.mid", help="what to accompany")
+    add("--checkpoint", required=True, help="name or folder: bach, piano-accompaniment, ...")
     options.add_results(parser, "where to write (default: out/MELODY-accompanied.mid)")
     choice = parser.add_argument_group("how many")
     choice.add_argument(
@@ -46,21 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"to draw and rank (default: of a chorale {CHORALE_CANDIDATES}, of a piano as many as "
         "--samples)",
     )
-    choice.add_argument(
-        "--samples", type=int, default=1, help="of them to write, the likeliest (default: 1)"
-    )
+    choice.add_argument("--samples", type=int, default=1, help="likeliest to write (default: 1)")
     options.add_settings(parser, (DRAWN, CARE, ENDING))
     melody = parser.add_argument_group("the melody")
     melody.add_argument(
         "--keep-key",
         action="store_true",
-        help="chorales: let the model read it where it is, even outside the range of a soprano",
+        help="chorales: let the model read it where it is, even outside a soprano's range",
     )
-    melody.add_argument(
-        "--keep-silence", action="store_true", help="compose before its first note too"
-    )
+    melody.add_argument("--keep-silence", action="store_true", help="compose before its first note")
     options.add_part_arguments(parser)
-    parser.add_argument(
+    add(
         "--parts",
         choices=PARTS,
         default="both",

@@ -19,9 +19,10 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="IDS.json", help="a JSON list of ids; - reads stdin")
-    parser.add_argument("--out", metavar="FILE.mid", required=True, help="the MIDI file to write")
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add = parser.add_argument
+    add("file", metavar="IDS.json", help="a JSON list of ids; - reads stdin")
+    add("--out", metavar="FILE.mid", required=True, help="the MIDI file to write")
+    add("--force", action="store_true", help="overwrite an existing file")
     add_tokenizer_arguments(parser)
 
 

@@ -29,19 +29,18 @@ ode_to_joy_melody, twinkle_melody
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "motif",
         nargs="?",
         default=DEFAULT_MOTIF,
-        help=f"a motif by name, or a MIDI file (default: {DEFAULT_MOTIF})",
+        help="a motif by name, or a MIDI file (default: %(default)s)",
     )
-    parser.add_argument("--seconds", type=float, default=30.0, help="length (default: 30)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, another continuation")
-    parser.add_argument("--checkpoint", default="piano", help="a model's name or folder")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.add_argument(
-        "--out-dir", type=Path, default=Path("out"), help="folder of the results (default: out)"
-    )
+    add("--seconds", type=float, default=30.0, help="length (default: 30)")
+    add("--seed", type=int, default=0, help="another seed, another continuation")
+    add("--checkpoint", default="piano", help="a model's name or folder")
+    add("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    add("--out-dir", type=Path, default=Path("out"), help="folder of the results (default: out)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,12 +31,13 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "what",
         metavar="WHAT",
         help="jsb, maestro, bach, piano, piano-accompaniment, piano-fill or piano-soundfont",
     )
-    parser.add_argument(
+    add(
         "--out",
         type=Path,
         help="file to make, or an existing folder to put it in; a folder to make for a checkpoint "
@@ -44,11 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--from", dest="source", type=Path, help="a local copy: checked and copied, no network"
+        "--from", dest="source", type=Path, help="a local copy, checked; no network"
     )
     source.add_argument("--url", help="another place of the same file")
-    parser.add_argument("--force", action="store_true", help="replace what is at --out")
-    parser.add_argument("--json", action="store_true", help="print path and sha256 as JSON")
+    add("--force", action="store_true", help="replace what is at --out")
+    add("--json", action="store_true", help="print path and sha256 as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

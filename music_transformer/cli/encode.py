@@ -23,13 +23,12 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mid", help="the MIDI file to read")
-    parser.add_argument("--symbols", action="store_true", help="print names instead of ids")
+    add = parser.add_argument
+    add("file", metavar="FILE.mid", help="the MIDI file to read")
+    add("--symbols", action="store_true", help="print names instead of ids")
     add_tokenizer_arguments(parser)
     add_part_arguments(parser)
-    parser.add_argument(
-        "--drop-silence", action="store_true", help="begin with the first note (default: as read)"
-    )
+    add("--drop-silence", action="store_true", help="begin with the first note (default: as read)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,12 +28,13 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--checkpoint", required=True, help="name or folder of the checkpoint")
-    parser.add_argument("--data", required=True, help="folder made by `prepare`")
-    parser.add_argument("--split", default="validation", help="default: %(default)s")
+    add = parser.add_argument
+    add("--checkpoint", required=True, help="name or folder of the checkpoint")
+    add("--data", required=True, help="folder made by `prepare`")
+    add("--split", default="validation", help="default: %(default)s")
     windows = parser.add_mutually_exclusive_group()
     windows.add_argument(
-        "--context", type=int, help="window length in events (default: that of the model)"
+        "--context", type=int, help="window length in events (default: the model's)"
     )
     windows.add_argument(
         "--lengths",
@@ -42,20 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of one context: the NLL in windows of each of these lengths, and by place in "
         "the window",
     )
-    parser.add_argument(
+    add(
         "--against",
         metavar="CHECKPOINT",
         help="a second model on the same pieces: the difference and its 95 %% interval",
     )
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.add_argument(
-        "--quantise", action="store_true", help="measure it with int8 layers (CPU), as in generate"
-    )
-    parser.add_argument("--batch-size", type=int, default=8, help="windows at a time (default: 8)")
-    parser.add_argument(
-        "--no-baselines", action="store_true", help="leave the counting baselines out"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout, key nll")
+    add("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    add("--quantise", action="store_true", help="measure it with int8 layers (CPU), as in generate")
+    add("--batch-size", type=int, default=8, help="windows at a time (default: 8)")
+    add("--no-baselines", action="store_true", help="leave the counting baselines out")
+    add("--json", action="store_true", help="one JSON object on stdout, key nll")
 
 
 def _lengths(text: str) -> list[int]:

@@ -22,18 +22,17 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE.mid", help="the music with the gap")
-    parser.add_argument(
-        "--checkpoint", default="piano-fill", help="a model's name or folder (default: %(default)s)"
-    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.mid", help="the music with the gap")
+    add("--checkpoint", default="piano-fill", help="its name or folder (default: %(default)s)")
     options.add_results(parser, "where to write (default: out/NAME-filled.mid)")
-    parser.add_argument(
+    add(
         "--voice",
         action="append",
         default=[],
         help="chorales: compose this voice alone (soprano, alto, tenor, bass); may be repeated",
     )
-    parser.add_argument("--samples", type=int, default=1, help="fillings (default: 1)")
+    add("--samples", type=int, default=1, help="fillings (default: 1)")
     options.add_part_arguments(parser)
     options.add_settings(parser, (WISH, DRAWN, CARE, CHOICE))
 

@@ -33,31 +33,22 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "primer", nargs="?", type=Path, metavar="PRIMER.mid", help="what to continue"
-    )
-    parser.add_argument(
-        "--checkpoint", default="piano", help="a model's name or folder (default: %(default)s)"
-    )
+    add = parser.add_argument
+    add("primer", nargs="?", type=Path, metavar="PRIMER.mid", help="what to continue")
+    add("--checkpoint", default="piano", help="a model's name or folder (default: %(default)s)")
     options.add_results(parser, "where to write (default: out/ and the name of the primer)")
-    parser.add_argument("--samples", type=int, default=1, help="continuations (default: 1)")
+    add("--samples", type=int, default=1, help="continuations (default: 1)")
     options.add_settings(parser, (LENGTH, ENDING, WISH, DRAWN, CARE, CHOICE, PRIMER))
     options.add_part_arguments(parser)
-    parser.add_argument(
-        "--show-all", action="store_true", help="write all candidates of one sample, the best first"
-    )
-    parser.add_argument(
-        "--without-primer", action="store_true", help="write the continuation alone"
-    )
-    parser.add_argument(
+    add("--show-all", action="store_true", help="write all candidates of one sample, best first")
+    add("--without-primer", action="store_true", help="write the continuation alone")
+    add(
         "--primer-gap",
         type=float,
         metavar="SECONDS",
         help="with --wav: silence between primer and continuation (2.5 in the paper's test)",
     )
-    parser.add_argument(
-        "--quantise", action="store_true", help="on a CPU: int8 layers, faster and nearly as good"
-    )
+    add("--quantise", action="store_true", help="on a CPU: int8 layers, faster and nearly as good")
 
 
 def run(args: argparse.Namespace) -> int:

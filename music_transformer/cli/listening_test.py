@@ -38,49 +38,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--checkpoints", nargs="+", required=True, metavar="C", help="names or folders of models"
-    )
-    parser.add_argument(
-        "--primers", type=Path, required=True, metavar="FOLDER", help="MIDI files, whole pieces"
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="of the page")
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="where the key goes (default: OUT.key.json)"
-    )
-    parser.add_argument(
-        "--no-real", action="store_true", help="leave out how the pieces really go on"
-    )
-    parser.add_argument(
-        "--primer-seconds", type=float, default=10.0, help="length of the primers (default: 10)"
-    )
-    parser.add_argument(
-        "--events", type=int, default=512, help="length of the continuations (default: 512)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--checkpoints", nargs="+", required=True, metavar="C", help="models by name or folder")
+    add("--primers", type=Path, required=True, metavar="FOLDER", help="MIDI files, whole")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="of the page")
+    add("--key", type=Path, metavar="FILE", help="where the key goes (default: OUT.key.json)")
+    add("--no-real", action="store_true", help="leave out how the pieces really go on")
+    add("--primer-seconds", type=float, default=10.0, help="of the primers (default: 10)")
+    add("--events", type=int, default=512, help="of the continuations (default: 512)")
+    add(
         "--primer-gap",
         type=float,
         default=2.5,
         metavar="SECONDS",
-        help="silence after the primer (default: 2.5)",
+        help="silence after it (default: 2.5)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="take only the first N primers")
-    parser.add_argument(
-        "--temperature", type=float, help="of all models (default: what each one says, else 1)"
-    )
-    parser.add_argument(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help="of all models (default: what each one says, else 0.95)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the music and of the order")
-    parser.add_argument(
-        "--format", choices=("opus", "wav"), default="opus", help="of the clips (default: opus)"
-    )
-    parser.add_argument("--soundfont", type=Path, metavar="FONT", help="as in `render`")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.add_argument("--force", action="store_true", help="replace an earlier test in --out")
+    add("--limit", type=int, metavar="N", help="take only the first N primers")
+    add("--temperature", type=float, help="of all models (default: their own, else 1)")
+    add("--top-p", type=float, metavar="P", help="of all models (default: their own, else 0.95)")
+    add("--seed", type=int, default=0, help="of the music and of the order")
+    add("--format", choices=("opus", "wav"), default="opus", help="of the clips (default: opus)")
+    add("--soundfont", type=Path, metavar="FONT", help="as in `render`")
+    add("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    add("--force", action="store_true", help="replace an earlier test in --out")
     parser.set_defaults(step=run_build)
 
     parser = steps.add_parser(
@@ -91,13 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "answers", nargs="+", type=Path, metavar="ANSWERS", help="files saved from the page"
-    )
-    parser.add_argument("--key", type=Path, required=True, metavar="FILE", help="written by build")
-    parser.add_argument("--out", type=Path, metavar="F.png", help="draw wins and pairs: png, svg")
-    parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add = parser.add_argument
+    add("answers", nargs="+", type=Path, metavar="ANSWERS", help="files saved from the page")
+    add("--key", type=Path, required=True, metavar="FILE", help="written by build")
+    add("--out", type=Path, metavar="F.png", help="draw wins and pairs: png, svg")
+    add("--force", action="store_true", help="overwrite --out when it exists")
+    add("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(step=run_analyse)
 
 

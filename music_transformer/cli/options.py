@@ -57,15 +57,14 @@ def settings_from(args: argparse.Namespace) -> Settings:
 
 def add_results(parser: argparse.ArgumentParser, out: str) -> None:
     """Add the flags that say what is written, and where; `out` is the help of ``--out``."""
-    parser.add_argument("--out", type=Path, metavar="OUT.mid", help=out)
-    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
-    parser.add_argument("--wav", action="store_true", help="write the sound too, as OUT.wav")
-    parser.add_argument("--soundfont", metavar="FONT", help="with --wav: as in `render`")
-    parser.add_argument("--plot", action="store_true", help="write the piano roll too, as OUT.png")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
-    parser.add_argument(
-        "--json", action="store_true", help="print files and reports as one JSON object"
-    )
+    add = parser.add_argument
+    add("--out", type=Path, metavar="OUT.mid", help=out)
+    add("--force", action="store_true", help="overwrite files that exist")
+    add("--wav", action="store_true", help="write the sound too, as OUT.wav")
+    add("--soundfont", metavar="FONT", help="with --wav: as in `render`")
+    add("--plot", action="store_true", help="write the piano roll too, as OUT.png")
+    add("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    add("--json", action="store_true", help="print files and reports as one JSON object")
 
 
 def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
@@ -139,7 +138,7 @@ def add_part_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the part begins: seconds, a bar (bar:5), or seconds before the end (-10)",
     )
     parser.add_argument(
-        "--to", dest="stop", metavar="PLACE", help="where the part ends, said in the same way"
+        "--to", dest="stop", metavar="PLACE", help="where it ends, said in the same way"
     )
     add_read_arguments(parser)
 
@@ -151,9 +150,7 @@ def add_read_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one pedal for all channels: a Disklavier's hands have a channel each",
     )
-    parser.add_argument(
-        "--piano-only", action="store_true", help="keep only programs 0-7, the pianos"
-    )
+    parser.add_argument("--piano-only", action="store_true", help="keep only programs 0-7, pianos")
 
 
 def read_part(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSequence:

@@ -30,19 +30,18 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("midi", type=Path, metavar="FILE.mid")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="F.png", help="where to write: png, svg or pdf"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
-    parser.add_argument(
+    add = parser.add_argument
+    add("midi", type=Path, metavar="FILE.mid")
+    add("--out", type=Path, required=True, metavar="F.png", help="where to write: png, svg or pdf")
+    add("--force", action="store_true", help="overwrite --out when it exists")
+    add(
         "--primer-end",
         type=float,
         metavar="SECONDS",
         help="draw what starts before this in the primer's colour, the rest in the continuation's",
     )
     add_part_arguments(parser)
-    parser.add_argument(
+    add(
         "--max-notes",
         type=int,
         default=50_000,
@@ -70,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "8.5s (default: the last note)",
     )
     attention.add_argument(
-        "--layer", type=int, default=-1, help="from 0; negative from the last (default: the last)"
+        "--layer", type=int, default=-1, help="from 0, or from the last, -1 (default)"
     )
     attention.add_argument("--heads", metavar="0,2,5", help="the heads drawn (default: all)")
     attention.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")

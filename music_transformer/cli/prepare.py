@@ -39,46 +39,41 @@ _SHOWN = 50  # skipped files in the summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("corpus", metavar="jsb|maestro|FOLDER", help="what to prepare")
-    parser.add_argument(
+    add = parser.add_argument
+    add("corpus", metavar="jsb|maestro|FOLDER", help="what to prepare")
+    add(
         "--source",
         type=Path,
         help="jsb: the JSON file or its folder; maestro: the unpacked folder, the zip or a tar "
         "(a folder of MIDI files needs none)",
     )
-    parser.add_argument("--out", type=Path, help="folder to make, as data/NAME")
-    parser.add_argument(
-        "--verify", action="store_true", help="only read the prepared data in FOLDER, every byte"
-    )
-    parser.add_argument(
+    add("--out", type=Path, help="folder to make, as data/NAME")
+    add("--verify", action="store_true", help="only read the prepared data in FOLDER, every byte")
+    add(
         "--task",
         choices=("continuation", "accompaniment"),
         help="what is to be learned: the music itself (default), or to play the rest of it to its "
         "melody",
     )
-    parser.add_argument(
+    add(
         "--melody-track",
         type=int,
         metavar="N",
         help="accompaniment: the melody is all notes of this MIDI track, 0 the first "
         "(default: the highest notes, by a rule that docs/accompaniment.md states)",
     )
-    parser.add_argument("--tokenizer", metavar="KIND", help="performance (default) or chorale")
-    parser.add_argument(
+    add("--tokenizer", metavar="KIND", help="performance (default) or chorale")
+    add(
         "--pedal",
         choices=("sustain", "events"),
         help="lengthen the notes it holds (default), or keep it as events of its own",
     )
     add_read_arguments(parser)
-    parser.add_argument(
-        "--keep-silence", action="store_true", help="keep the silence before the first note"
-    )
-    parser.add_argument(
-        "--split", help="shares of training, validation and test pieces of a folder: 80/10/10"
-    )
-    parser.add_argument("--jobs", type=int, help="processes; default: one for each core")
-    parser.add_argument("--force", action="store_true", help="replace prepared data at --out")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    add("--keep-silence", action="store_true", help="keep the silence before the first note")
+    add("--split", help="shares of training, validation and test pieces of a folder: 80/10/10")
+    add("--jobs", type=int, help="processes; default: one for each core")
+    add("--force", action="store_true", help="replace prepared data at --out")
+    add("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,35 +20,25 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("midi", type=Path, metavar="FILE.mid")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="F.wav",
-        help="where to write: .wav, .flac, .mp3 or .opus",
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite --out when it exists")
-    parser.add_argument(
+    add = parser.add_argument
+    add("midi", type=Path, metavar="FILE.mid")
+    add("--out", type=Path, required=True, metavar="F.wav", help=".wav, .flac, .mp3 or .opus")
+    add("--force", action="store_true", help="overwrite --out when it exists")
+    add(
         "--soundfont",
         type=Path,
         metavar="FONT",
         help="the instrument: an .sf2 file, or piano, which `download piano-soundfont` fetches "
         "(default: the small one inside the installed pretty_midi)",
     )
-    parser.add_argument(
-        "--primer-end",
-        type=float,
-        metavar="SECONDS",
-        help="where the primer ends: there a silence is put in",
-    )
-    parser.add_argument(
+    add("--primer-end", type=float, metavar="SECONDS", help="put a silence there")
+    add(
         "--primer-gap",
         type=float,
         metavar="SECONDS",
         help="how long that silence is (default: 2.5, as in the paper's listening test)",
     )
-    parser.add_argument(
+    add(
         "--max-seconds",
         type=float,
         default=3600.0,

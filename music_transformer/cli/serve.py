@@ -21,29 +21,26 @@ temporary folder that is deleted in the end.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--checkpoint",
         action="append",
         default=[],
         metavar="NAME",
         help="a model to offer, by name or folder; may be repeated (default: all that are found)",
     )
-    parser.add_argument("--port", type=int, default=8642, help="0 takes a free one (default: 8642)")
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="the address to listen on (default: 127.0.0.1, this machine alone)",
-    )
-    parser.add_argument(
+    add("--port", type=int, default=8642, help="0 takes a free one (default: 8642)")
+    add("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")
+    add(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
         help="another name under which browsers may reach it; may be repeated",
     )
-    parser.add_argument("--no-browser", action="store_true", help="open no browser")
-    parser.add_argument("--soundfont", type=Path, metavar="FONT", help="as in `render`")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps or auto (default)")
+    add("--no-browser", action="store_true", help="open no browser")
+    add("--soundfont", type=Path, metavar="FONT", help="as in `render`")
+    add("--device", default="auto", help="cpu, cuda, mps or auto (default)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -40,14 +40,15 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", help="folder that `prepare` made (with --resume: as recorded)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--data", help="folder that `prepare` made (with --resume: as recorded)")
+    add(
         "--preset",
         help="a recipe: jsb-small, bach, piano-small, piano, lstm-small, ... (an unknown name "
         "lists all)",
     )
-    parser.add_argument("--out", required=True, help="the run folder, as checkpoints/NAME")
-    parser.add_argument(
+    add("--out", required=True, help="the run folder, as checkpoints/NAME")
+    add(
         "--set",
         action="append",
         default=[],
@@ -55,25 +56,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="change a setting of the preset; may be repeated",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    parser.add_argument("--init", metavar="CHECKPOINT", help="start from given weights")
-    parser.add_argument("--force", action="store_true", help="replace the run in --out")
-    parser.add_argument(
+    add("--resume", action="store_true", help="go on with the run in --out")
+    add("--init", metavar="CHECKPOINT", help="start from given weights")
+    add("--force", action="store_true", help="replace the run in --out")
+    add(
         "--export",
         metavar="FOLDER",
         help="at the end, also write the best weights there, in half precision and in files under "
         "15 MiB, for --init or any command",
     )
-    parser.add_argument(
+    add(
         "--processes",
         type=int,
         metavar="N",
         help="processes that share the batch on the cores of this machine (default: one a core "
         "where that pays and no threads=N is set; with --resume as before)",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="of weights, windows and dropout (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add("--device", default="auto", help="auto, cpu, cuda (default: %(default)s)")
+    add("--seed", type=int, help="of weights, windows and dropout (default: 0)")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
