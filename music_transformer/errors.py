@@ -1,9 +1,7 @@
-"""The one hierarchy of errors.
+"""Every error a user can cause: one line that says what is wrong, where, and how to mend it.
 
-Every error a user can cause is a `MusicTransformerError`. Its message is one line that says what is
-wrong, where, and how to mend it; the command line prints that line and picks the exit code from the
-class: 2 for `ConfigError` (a wrong request), 1 for `DivergenceError` (no input is at fault), 3 for
-the others (an input is missing or broken).
+The command line prints it and ends with 2 for `ConfigError` (a wrong request), 1 for
+`DivergenceError` (no input is at fault), 3 for the others (an input is missing or broken).
 """
 
 

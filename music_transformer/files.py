@@ -1,10 +1,8 @@
 """Writing files and folders so that an interrupted program leaves no half and destroys nothing.
 
-Everything is written under a temporary name in the folder of its destination and renamed when it
-is complete and on the disk: a reader sees the old file or the new one, never a part of either.
-Temporary names are drawn and made exclusively, so they are nobody else's. A link is followed, never
-replaced. Of a folder that is replaced only the files that were made by us are deleted, by name;
-whatever else is in it moves into the new one.
+Everything is written under a temporary name of its own beside its destination, and renamed when it
+is complete and on the disk. A link is followed, never replaced. Of a folder that is replaced only
+the files that were made by us are deleted, by name; whatever else is in it moves into the new one.
 """
 
 import contextlib
@@ -48,24 +46,20 @@ def atomic_path(
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = _new_file_beside(final)
     try:
-        # mkstemp makes files nobody else may read; a result is an ordinary file.
-        temporary.chmod(0o666 & ~_umask())
-        yield temporary
-        with errors_name(final):
+        # A full disk gives no name, and the temporary one is nobody's business.
+        with errors_name(final, inside=temporary):
+            # mkstemp makes files nobody else may read; a result is an ordinary file.
+            temporary.chmod(0o666 & ~_umask())
+            yield temporary
             if sync:
                 sync_file(temporary)
             if replace:
                 os.replace(temporary, final)
             else:
                 _rename_to_new(temporary, final)
-    except OSError as error:
-        _remove(temporary)
-        # A full disk gives no name, and the temporary one is nobody's business.
-        if error.errno is not None and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, str(final)) from error
-        raise
     except BaseException:
-        _remove(temporary)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise
     if sync:
         sync_names(final.parent)
@@ -280,11 +274,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False
-
-
-def _remove(temporary: Path) -> None:
-    with contextlib.suppress(OSError):
-        temporary.unlink()
 
 
 def _new_file_beside(final: Path) -> Path:

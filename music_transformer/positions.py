@@ -3,11 +3,8 @@
 Arrays are float64, rows are positions. An offset is ``rel`` = key position minus query position, as
 in T5's code: negative for the past. (Elsewhere in the package a *distance* is query minus key.)
 
-    import music_transformer
     p = music_transformer.positions.sinusoidal_pe(100, 64)
-    p @ p.T                       # similarity depends on the offset alone
-
-`docs/positions.md` explains them and shows the pictures.
+    p @ p.T                       # similarity depends on the offset alone; see docs/positions.md
 """
 
 import math

@@ -86,6 +86,13 @@ class Changes(Columns):
     __slots__ = ()
     seconds: FloatArray
 
+    def _set(self, name: str, seconds: ArrayLike, **others: NDArray[Any]) -> None:
+        """Set the columns of the changes of this name, sorted by time."""
+        columns = {"seconds": time_column(f"{name}.seconds", seconds), **others}
+        check_lengths({f"{name}.{column}": values for column, values in columns.items()})
+        order = np.argsort(columns["seconds"], kind="stable")
+        set_columns(self, **{column: values[order] for column, values in columns.items()})
+
     def at(self: _Changes, seconds: FloatArray, rows: Any = slice(None)) -> _Changes:
         """Some rows, at other times."""
         columns = {name: getattr(self, name)[rows] for name in self.COLUMNS}
@@ -119,13 +126,10 @@ class Tempos(Changes):
     def __init__(
         self, seconds: ArrayLike = (), seconds_per_quarter: ArrayLike = (), division: int = 0
     ) -> None:
-        times = time_column("tempos.seconds", seconds)
         quarters = time_column("tempos.seconds_per_quarter", seconds_per_quarter)
-        check_lengths({"tempos.seconds": times, "tempos.seconds_per_quarter": quarters})
         if (quarters <= 0).any():
             raise MidiError("tempos.seconds_per_quarter holds 0; a quarter must last some time.")
-        order = np.argsort(times, kind="stable")
-        set_columns(self, seconds=times[order], seconds_per_quarter=quarters[order])
+        self._set("tempos", seconds, seconds_per_quarter=quarters)
         self.division = division
 
     def at(self, seconds: FloatArray, rows: Any = slice(None)) -> Tempos:
@@ -185,12 +189,11 @@ class TimeSignatures(Changes):
     def __init__(
         self, seconds: ArrayLike = (), numerator: ArrayLike = (), denominator: ArrayLike = ()
     ) -> None:
-        times = time_column("time_signatures.seconds", seconds)
         beats = int_column("time_signatures.numerator", numerator, 1, 255)
         below = int_column("time_signatures.denominator", denominator, 1, 128)
         if (below & (below - 1)).any():
             raise MidiError("time_signatures.denominator must be 1, 2, 4, 8, 16, 32, 64 or 128.")
-        _set_changes(self, {"seconds": times, "numerator": beats, "denominator": below})
+        self._set("time_signatures", seconds, numerator=beats, denominator=below)
 
     def bar_quarters(self) -> FloatArray:
         """(N,) how many quarters a bar of each has."""
@@ -238,12 +241,9 @@ class KeySignatures(Changes):
     def __init__(
         self, seconds: ArrayLike = (), sharps: ArrayLike = (), minor: ArrayLike = ()
     ) -> None:
-        columns = {
-            "seconds": time_column("key_signatures.seconds", seconds),
-            "sharps": int_column("key_signatures.sharps", sharps, -7, 7),
-            "minor": int_column("key_signatures.minor", minor, 0, 1),
-        }
-        _set_changes(self, columns)
+        signs = int_column("key_signatures.sharps", sharps, -7, 7)
+        modes = int_column("key_signatures.minor", minor, 0, 1)
+        self._set("key_signatures", seconds, sharps=signs, minor=modes)
 
     def transposed(self, semitones: int) -> KeySignatures:
         """The keys so many semitones higher, with five flats to six sharps."""
@@ -329,13 +329,6 @@ def set_columns(target: object, **columns: NDArray[Any]) -> None:
     for name, column in columns.items():
         column.flags.writeable = False
         setattr(target, name, column)
-
-
-def _set_changes(target: Changes, columns: dict[str, NDArray[Any]]) -> None:
-    """Set the columns, sorted by time."""
-    check_lengths(columns)
-    order = np.argsort(columns["seconds"], kind="stable")
-    set_columns(target, **{name: column[order] for name, column in columns.items()})
 
 
 def _without_overlaps(

@@ -68,11 +68,11 @@ def add_results(parser: argparse.ArgumentParser, out: str) -> None:
 
 
 def result_files(args: argparse.Namespace) -> list[dict[str, Path]]:
-    """The files of each sample, by kind; none exists, or may be overwritten.
+    """The files of each sample, by kind, all of which may be written.
 
     Raises:
-        ConfigError: a file that may not be written.
-        RenderError: an extra that is missing, before the work that could not be written.
+        ConfigError: one may not.
+        RenderError: an extra is missing.
     """
     check_count("samples", args.samples)
     if args.out.suffix.lower() in (".wav", ".png"):
@@ -172,12 +172,8 @@ def read_part(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSeq
 def read_given(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSequence:
     """What a model is to go on from: `read_part`, if it can be written again.
 
-    A rest of more than two bars at its end (4 s without a metre) is said on stderr.
-
-    Raises:
-        MidiError: as `read_part`, or what a file cannot hold, see `check_writable`.
-        ConfigError: as `read_part`.
-        RenderError: too long for `--wav`.
+    A rest of more than two bars at its end (4 s without a metre) is said on stderr. Errors are as
+    in `read_part` and `check_writable`, and RenderError where it is too long for `--wav`.
     """
     from music_transformer.midi.write import check_writable
 

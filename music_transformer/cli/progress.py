@@ -12,7 +12,6 @@ class Bar(Progress):
     """A progress bar; where stderr is no terminal it is drawn every half minute."""
 
     def begin(self, total: int, *, done: int = 0, unit: str = "step") -> None:
-        """Draw the bar."""
         from tqdm import tqdm
 
         interval = 0.5 if sys.stderr.isatty() else 30.0
@@ -27,7 +26,6 @@ class Bar(Progress):
         self._shown: dict[str, str] = {}
 
     def update(self, count: int = 1) -> None:
-        """Move the bar."""
         self._bar.update(count)
 
     def measured(self, record: Mapping[str, Any]) -> None:
@@ -40,13 +38,11 @@ class Bar(Progress):
         self._bar.set_postfix(self._shown, refresh=False)
 
     def info(self, message: str) -> None:
-        """Print the line, above the bar."""
         from tqdm import tqdm
 
         tqdm.write(message, file=sys.stderr)
 
     def end(self) -> None:
-        """Leave the bar as it is."""
         self._bar.close()
 
 

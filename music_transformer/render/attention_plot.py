@@ -23,6 +23,7 @@ from music_transformer.render.pianoroll import (
     pitch_name,
     rectangles,
     style_axes,
+    style_legend,
 )
 
 if TYPE_CHECKING:
@@ -33,15 +34,8 @@ Floats = NDArray[np.float64]
 
 #: Told apart by colour-blind readers too (Okabe and Ito); more heads begin again.
 HEAD_COLORS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#7f3c8d",
-    "#8c8c00",
-)
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#8c8c00"
+)  # fmt: skip
 SMALLEST_WEIGHT = 0.01
 _WIDEST_POINTS = 9.0
 _CURVE_POINTS = 40
@@ -82,7 +76,6 @@ def plot_attention(
     _draw_notes(axes, notes, weights[list(heads)].sum(axis=0) / len(heads), query)
     _draw_arcs(axes, notes, weights, query, heads, (low, high))
     axes.set_xlim(0, seconds)
-    axes.set_ylim(low - 0.5, high + 0.5)
     axes.set_xlabel("seconds", color=INK)
     if primer_end is not None:
         axes.axvline(primer_end, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
@@ -227,15 +220,6 @@ def _draw_legend(axes: Axes, weights: Floats, heads: Sequence[int]) -> None:
 
     lines = [Line2D([], [], color=color, linewidth=3) for color in _colors(heads)]
     labels = [f"head {head}: {weights[head].sum():.0%} on notes" for head in heads]
-    axes.legend(
-        lines,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=4 if len(heads) > 4 else len(heads),
-        frameon=False,
-        fontsize=9 if len(heads) <= 4 else 7,
-        labelcolor=INK,
-        borderaxespad=0.2,
-        handlelength=1.2,
-    )
+    many = len(heads) > 4
+    columns, size = (4, 7) if many else (len(heads), 9)
+    style_legend(axes, lines, labels, ncols=columns, fontsize=size, handlelength=1.2)

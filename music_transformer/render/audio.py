@@ -77,11 +77,8 @@ def render_audio(
 ) -> None:
     """Write the sound of `notes` to `path`, whole or not at all; its suffix names the format.
 
-    Args:
-        notes: played with the pedal applied, all tracks as piano.
-        path: an existing file is replaced.
-        soundfont: as `find_soundfont` takes it.
-        max_seconds: longer sound is refused before any work.
+    The pedal is applied, and all tracks are played as piano, by a font of `find_soundfont`. Longer
+    sound than `max_seconds` is refused before any work.
 
     Raises:
         RenderError: [audio] is not installed, the font is missing or broken, the sound too long.

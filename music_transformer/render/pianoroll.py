@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -109,7 +110,6 @@ def draw_pianoroll(
     composed = (primer_end, math.inf) if gap is None and primer_end is not None else gap
     _draw_notes(axes, notes, composed, melody_track)
     axes.set_xlim(0, max(notes.end_time, 1.0))
-    axes.set_ylim(low - 0.5, high + 0.5)
     for edge in filter(math.isfinite, composed or ()):
         axes.axvline(edge, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=4)
     names = ("primer", "continuation") if melody_track is None else ("melody", "accompaniment")
@@ -173,6 +173,7 @@ def draw_keyboard(axes: Axes, low: int, high: int) -> None:
     pitches = [p for p in range(low, high + 1) if not (p % 12 if wide else p % 12 in _BLACK_KEYS)]
     axes.set_yticks(pitches, [pitch_name(pitch) for pitch in pitches])
     axes.grid(axis="x", color="#ecece8", linewidth=0.8, zorder=1)
+    axes.set_ylim(low - 0.5, high + 0.5)
     style_axes(axes)
 
 
@@ -183,6 +184,12 @@ def style_axes(axes: Axes) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color("#c8c8c4")
+
+
+def style_legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str], **style: Any) -> None:
+    """A legend above the axes without a frame, on the left unless `style` says otherwise."""
+    usual = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": 9}
+    axes.legend(handles, labels, labelcolor=INK, **(usual | {"borderaxespad": 0.2} | style))
 
 
 def _draw_notes(
@@ -247,18 +254,9 @@ def _draw_legend(axes: Axes, names: tuple[str, str] | None) -> None:
         tuple(Patch(facecolor=_shades(shades)(level)) for level in (0.2, 0.5, 0.9))
         for shades in parts.values()
     ]
-    axes.legend(
-        swatches,
-        list(parts),
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=2,
-        frameon=False,
-        fontsize=9,
-        labelcolor=INK,
-        borderaxespad=0.2,
-    )
+    handler = {tuple: HandlerTuple(ndivide=None, pad=0)}
+    place = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+    style_legend(axes, swatches, list(parts), handler_map=handler, ncols=2, **place)
 
 
 def piano_roll_svg(notes: NoteSequence, *, width: int = 800, height: int = 240) -> str:

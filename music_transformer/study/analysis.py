@@ -4,16 +4,14 @@ Listeners hear two pieces with the same beginning and say on five points which i
 -2 (A, strongly), -1, 0 (equal), 1, 2 (B, strongly). For the source behind B that number is its
 *score* in the comparison, for the one behind A minus that number.
 
-- Kruskal-Wallis H over the scores of all sources; its chi-square has (sources - 1) degrees of
-  freedom. The paper prints chi2(2) = 63.84, p = 8.86e-14: that p is the one of 3 degrees of
-  freedom, as its four sources have; with 2 it would be 1.4e-14.
+- Kruskal-Wallis H over the scores of all sources, with (sources - 1) degrees of freedom. (The paper
+  prints chi2(2) = 63.84, p = 8.86e-14: the p of 3, which its four sources have.)
 - Wilcoxon signed-rank of each pair of sources on the comparisons of these two, against 0; equal
   answers are left out, as usual. The level is Bonferroni's, 0.01 / pairs: 0.01 / 6 for four.
 - Mann-Whitney U of each pair of sources on all their scores, against whomever.
 
-Kruskal-Wallis and Mann-Whitney take scores to be independent; here every comparison gives one to
-each of two sources, with opposite signs. They are reported because the paper does; the signed-rank
-test is the one to trust.
+The first and the last take scores to be independent; here every comparison gives one to each of
+two sources, with opposite signs. The paper reports them; the signed-rank test is the one to trust.
 
 Source: Huang et al. 2018, "Music Transformer", section 4.3 and appendix B.
 """
@@ -144,8 +142,7 @@ def read_answers(path: Path, key: Key) -> list[Answer]:
     """The answers in one exported file, JSON or CSV.
 
     Raises:
-        DatasetError: the file is missing, is of another study, or holds something that is no
-            answer; the message says which.
+        DatasetError: the file is missing, of another study, or holds something that is no answer.
     """
     rows = _csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path)
     known = [trial.name for trial in key.trials]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from music_transformer.render.pianoroll import INK, new_figure, style_axes
+from music_transformer.render.pianoroll import INK, new_figure, style_axes, style_legend
 from music_transformer.study.analysis import Analysis, Pair
 
 if TYPE_CHECKING:
@@ -73,16 +73,7 @@ def _draw_pairs(axes: Axes, pairs: Sequence[Pair]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=color) for color in _POINTS[::-1]]
-    axes.legend(
-        handles,
-        _ANSWERS[::-1],
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1),
-        ncols=5,
-        frameon=False,
-        fontsize=8,
-        labelcolor=INK,
-        handlelength=1,
-        columnspacing=1,
-    )
+    style = {"ncols": 5, "fontsize": 8, "handlelength": 1, "columnspacing": 1}
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": None}
+    style_legend(axes, handles, _ANSWERS[::-1], **place, **style)
     style_axes(axes)
