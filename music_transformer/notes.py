@@ -289,12 +289,19 @@ class NoteSequence:
 
     def to_pretty_midi(self) -> pretty_midi.PrettyMIDI:
         """The notes as a `pretty_midi.PrettyMIDI`, see `pretty`: `end_time` is lost."""
-        return to_pretty(self)
+        return to_pretty(self, sustain=SUSTAIN)
 
     @classmethod
     def from_pretty_midi(cls, midi: pretty_midi.PrettyMIDI) -> NoteSequence:
         """The notes of a `pretty_midi.PrettyMIDI`, without its drums; see `pretty`."""
-        return cls(**from_pretty(midi))
+        plain = from_pretty(midi, sustain=SUSTAIN)
+        made = {
+            "pedals": pedal_spans(*plain["pedals"]),
+            "tempos": Tempos(*plain["tempos"]),
+            "time_signatures": TimeSignatures(*plain["time_signatures"]),
+            "key_signatures": KeySignatures(*plain["key_signatures"]),
+        }
+        return cls(**(plain | made))
 
     def with_notes(self, others: NoteSequence) -> NoteSequence:
         """The same with the notes of another sequence too, as they are; all else stays."""

@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from music_transformer.timeline import (
-    SUSTAIN,
-    Columns,
-    KeySignatures,
-    Tempos,
-    TimeSignatures,
-    pedal_spans,
-)
-
 if TYPE_CHECKING:
     import pretty_midi
+
+    from music_transformer.timeline import Columns, Tempos
 
 _CHANNELS = [channel for channel in range(16) if channel != 9]  # 9 is the drums'
 
 
-def to_pretty(notes: Any) -> pretty_midi.PrettyMIDI:
-    """One piano for each track and channel of a `NoteSequence`, on its tempo map, metre and key."""
+def to_pretty(notes: Any, *, sustain: int) -> pretty_midi.PrettyMIDI:
+    """One piano for each track and channel of a `NoteSequence`, on its tempo map, metre and key.
+
+    `sustain` is the controller number of the pedal.
+    """
     import pretty_midi
 
     division = notes.tempos.fine_division()
@@ -54,15 +50,15 @@ def to_pretty(notes: Any) -> pretty_midi.PrettyMIDI:
         for owner, start, end in _rows(notes.pedals):
             if owner == channel:
                 piano.control_changes += [
-                    pretty_midi.ControlChange(SUSTAIN, 127, start),
-                    pretty_midi.ControlChange(SUSTAIN, 0, end),
+                    pretty_midi.ControlChange(sustain, 127, start),
+                    pretty_midi.ControlChange(sustain, 0, end),
                 ]
         result.instruments.append(piano)
     return result
 
 
-def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
-    """The arguments of a `NoteSequence`, with all but the drums.
+def from_pretty(midi: pretty_midi.PrettyMIDI, *, sustain: int) -> dict[str, Any]:
+    """The arguments of a `NoteSequence`, and of what it is made from, with all but the drums.
 
     Instrument i becomes track i and, as when pretty_midi writes a file, the i-th channel that is
     not the drum channel (from the sixteenth on they are shared).
@@ -79,7 +75,7 @@ def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
             (change.time, _CHANNELS[index % 15], change.value)
             for index, instrument in enumerate(instruments)
             for change in instrument.control_changes
-            if change.number == SUSTAIN
+            if change.number == sustain
         ),
         key=lambda control: control[0],
     )
@@ -91,19 +87,19 @@ def from_pretty(midi: pretty_midi.PrettyMIDI) -> dict[str, Any]:
     numbers = [key.key_number for key in keys]
     return {
         **dict(zip(names, columns, strict=True)),
-        "pedals": pedal_spans(
+        "pedals": (
             np.array([control[0] for control in controls], np.float64),
             np.array([control[1] for control in controls], np.int64),
             np.array([control[2] for control in controls], np.int64),
             last,
         ),
-        "tempos": Tempos(times, 60.0 / np.asarray(bpm, np.float64), midi.resolution),
-        "time_signatures": TimeSignatures(
+        "tempos": (times, 60.0 / np.asarray(bpm, np.float64), midi.resolution),
+        "time_signatures": (
             [metre.time for metre in metres],
             [metre.numerator for metre in metres],
             [metre.denominator for metre in metres],
         ),
-        "key_signatures": KeySignatures(
+        "key_signatures": (
             [key.time for key in keys],
             [(7 * (number % 12 + 3 * (number // 12)) + 5) % 12 - 5 for number in numbers],
             [number // 12 for number in numbers],

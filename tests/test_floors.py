@@ -27,7 +27,6 @@ FLOOR = {
     "notes": 0,
     "timeline": 0,
     "pretty": 0,
-    "positions": 0,
     "processes": 0,
     "progress": 0,
     "sampling": 0,
@@ -37,6 +36,7 @@ FLOOR = {
     "datasets": 3,
     "render": 3,
     "model": 3,
+    "positions": 3,
     "checkpoint": 4,
     "generation": 5,
     "evaluation": 5,
@@ -59,7 +59,6 @@ ARROWS = {
     ("lazy", "errors"),
     ("motifs", "files"),
     ("limits", "errors"),
-    ("positions", "errors"),
     ("sampling", "errors"),
     ("generation", "evaluation"),
     ("cli", "web"),
@@ -69,7 +68,7 @@ MODEL_RANK = {"config": 0, "kv_cache": 0, "transformer": 1, "chorale": 2, "seq2s
 #: Libraries that only some rooms may know. Other libraries are free.
 RESERVED = {
     "torch": {"ops", "model", "checkpoint", "datasets", "generation", "evaluation", "training"}
-    | {"cli", "web"},
+    | {"cli", "web", "positions"},
     "mido": {"midi"},
     "pretty_midi": {"notes", "pretty"},
     "midirenderer": {"render"},

@@ -5,7 +5,7 @@ Distance is query minus key. Schemes that only add a number to each logit return
 for the causal mask hides it. None of these tensors is scaled: a bias is added to the logits after
 their division by sqrt(D).
 
-`music_transformer.positions` teaches the same formulas on numpy arrays.
+`music_transformer.positions` offers these formulas on numpy arrays, to play with.
 """
 
 import math
