@@ -34,7 +34,6 @@ def atomic_path(
     temporary file is removed and `path` is as it was.
 
     Args:
-        path: the file to make.
         sync: force it to the disk first; off for what can be made again and is checked when read.
         replace: off for what must be new: a file that came to `path` meanwhile stays.
 

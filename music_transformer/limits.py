@@ -13,9 +13,7 @@ def check_number(name: str, value: object, *, infinite: bool = False) -> None:
     """Refuse a number, or one in a list, that no computation here is made for; else it passes.
 
     A seed, by its name, may be larger than other whole numbers; `infinite` lets ``inf`` pass.
-
-    Raises:
-        ConfigError: it is out of range.
+    ConfigError where it is out of range.
     """
     if isinstance(value, list | tuple):
         for one in value:

@@ -254,11 +254,10 @@ class NoteSequence:
         and its tempo, metre and key at second `at` hold from there on. A note of the motif that
         ends in the continuation is given its new end first: ``motif.replaced(end=...)``.
 
-        Args:
-            continuation: times from the join on. Its tracks come behind those here, under its own
-                `track_names`, or else "continuation"; its channels are moved to free ones while
-                there are any, so that neither part touches the keys or the pedal of the other.
-            at: seconds; where it begins. Default: the end of this sequence, closing rest included.
+        `continuation` begins at second `at` (default: the end, closing rest included). Its tracks
+        come behind those here, under its own `track_names`, or else "continuation"; its channels
+        are moved to free ones while there are any, so that neither part touches the keys or the
+        pedal of the other.
         """
         at = self.end_time if at is None else at
         base = max(int(self.track.max(initial=-1)) + 1, len(self.track_names))

@@ -1,7 +1,6 @@
 """pretty_midi objects to the arguments of `NoteSequence`, and back.
 
-pretty_midi keeps seconds and an instrument for each track and channel; what it lacks is a closing
-rest (`end_time` is lost) and overlapping notes of one pitch once it writes a file.
+What pretty_midi lacks is a closing rest, and overlapping notes of one pitch once it writes a file.
 """
 
 from __future__ import annotations

@@ -86,10 +86,8 @@ class Sampling:
     """How events are drawn; None leaves it open.
 
     Who calls says what they want, a checkpoint (``"sampling"`` in its config.json) what suits it,
-    and the field's ``otherwise`` holds where both leave it open.
-
-    Raises:
-        ConfigError: a value outside its range.
+    and the field's ``otherwise`` holds where both leave it open. ConfigError for a value outside
+    its range.
     """
 
     temperature: float | None = setting(

@@ -153,10 +153,7 @@ class Tempos(Changes):
         return division * max(min(-int(-wanted // division), FINEST_DIVISION // division), 1)
 
     def quarters(self, seconds: ArrayLike) -> FloatArray:
-        """Times counted in quarters since second 0; same shape as `seconds`.
-
-        Before the first tempo, and when the map is empty, a quarter lasts half a second.
-        """
+        """Times counted in quarters since second 0; before the first tempo they last 0.5 s."""
         times, lengths, at_change = self._segments()
         wanted = np.asarray(seconds, np.float64)
         row = np.maximum(np.searchsorted(times, wanted, side="right") - 1, 0)

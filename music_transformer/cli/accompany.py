@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from music_transformer.cli import options, output
-from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, DRAWN, ENDING
 
@@ -59,8 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--parts",
         choices=PARTS,
         default="both",
-        help="what to write: the melody, what goes with it, or both on tracks of their own "
-        "(default: %(default)s)",
+        help="what to write (default: %(default)s, on tracks of their own)",
     )
 
 
@@ -86,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from music_transformer.generation.accompaniment import accompany
 
     form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-    with output.naming(args.melody), counter("accompany", bar_format=form) as progress:
+    with output.naming(args.melody), output.counter("accompany", bar_format=form) as progress:
         ranked = accompany(
             session,
             melody,

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.output import check_output, print_json
-from music_transformer.cli.progress import Bar
+from music_transformer.cli.output import Bar, check_output, print_json
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:

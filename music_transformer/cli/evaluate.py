@@ -5,8 +5,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from music_transformer.cli.output import load_model, print_json, warn
-from music_transformer.cli.progress import counter
+from music_transformer.cli.output import counter, load_model, print_json, warn
 from music_transformer.errors import CheckpointError, ConfigError, DatasetError
 
 if TYPE_CHECKING:
@@ -189,14 +188,9 @@ def _run_lengths(args: argparse.Namespace, session: "Session", data: "PreparedDa
     for result in results:
         _check_number(session, result.nll)
     if args.json:
-        print_json(
-            {
-                "lengths": [dataclasses.asdict(result) for result in results],
-                "context": session.config.context,
-                "split": args.split,
-                **_origin(args, session, data),
-            }
-        )
+        lengths = [dataclasses.asdict(result) for result in results]
+        found = {"lengths": lengths, "context": session.config.context, "split": args.split}
+        print_json(found | _origin(args, session, data))
         return 0
     print(f"NLL on {args.split} by length of the window; trained on {session.config.context}")
     for result in results:

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from music_transformer.cli import options, output
-from music_transformer.cli.progress import counter
 from music_transformer.sampling import CARE, CHOICE, DRAWN, WISH
 
 DESCRIPTION = (
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     session = output.load_model(args)
     with (
         output.naming(args.file),
-        counter("fill", bar_format="{desc}: {percentage:3.0f}%|{bar}|") as progress,
+        output.counter("fill", bar_format="{desc}: {percentage:3.0f}%|{bar}|") as progress,
     ):
         fillings = fill(
             session,

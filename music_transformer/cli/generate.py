@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from music_transformer.cli import options, output
-from music_transformer.cli.progress import counter
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import CARE, CHOICE, DRAWN, ENDING, LENGTH, PRIMER, WISH, Settings
 
@@ -108,7 +107,7 @@ def _generate(
     index = find_index(session.path)  # a damaged one is refused before the work
     numbers = "{n:.0f}/{total:.0f} events" if settings.events is not None else "{n:.1f}/{total:g} s"
     form = "{desc}: {percentage:3.0f}%|{bar}| " + numbers + " [{elapsed}<{remaining}]"
-    bar = counter("generate", total=settings.asked, bar_format=form, disable=False)
+    bar = output.counter("generate", total=settings.asked, bar_format=form, disable=False)
     with output.naming(args.primer or "without a primer"), bar as progress:
         generations = generate_batch(
             session,

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from music_transformer.cli.output import atomic_path, check_picture, print_json, say_device, warn
-from music_transformer.cli.progress import counter
+from music_transformer.cli import output
 from music_transformer.errors import ConfigError
 from music_transformer.sampling import Sampling
 
@@ -50,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--primer-gap",
         type=float,
         default=2.5,
-        metavar="SECONDS",
-        help="silence after it (default: 2.5)",
+        help="seconds of silence behind them (default: 2.5)",
     )
     add("--limit", type=int, metavar="N", help="take only the first N primers")
     add("--temperature", type=float, help="of all models (default: their own, else 1)")
@@ -119,16 +117,16 @@ def run_build(args: argparse.Namespace) -> int:
         name: load_checkpoint(checkpoint, device=args.device)
         for name, checkpoint in zip(names, args.checkpoints, strict=True)
     }
-    say_device(args.device, sessions[names[0]].device)
+    output.say_device(args.device, sessions[names[0]].device)
     study.check_tokenizers(sessions)
     pieces, left_out = study.split_pieces(
         args.primers, sessions[names[0]], settings, limit=args.limit
     )
     for line in left_out:
-        warn(line)
-    with counter("listening-test", unit="clip", disable=False) as progress:
+        output.warn(line)
+    with output.counter("listening-test", unit="clip", disable=False) as progress:
         key = study.build_study(args.out, sessions, pieces, settings, progress=progress)
-    with atomic_path(key_path, replace=args.force) as temporary:
+    with output.atomic_path(key_path, replace=args.force) as temporary:
         temporary.write_text(json.dumps(asdict(key), indent=1) + "\n", encoding="utf-8")
     print(args.out / study.PAGE)
     print(key_path)
@@ -137,20 +135,18 @@ def run_build(args: argparse.Namespace) -> int:
 
 def run_analyse(args: argparse.Namespace) -> int:
     """Read, test, print; draw where asked to."""
-    from music_transformer.study.analysis import analyse, read_answers, read_key
+    from music_transformer.study.analysis import analyse, plot_study, read_answers, read_key
 
     if args.out is not None:
-        check_picture(args.out, args.force)
+        output.check_picture(args.out, args.force)
     key = read_key(args.key)
     answers = [answer for path in args.answers for answer in read_answers(path, key)]
     analysis = analyse(key, answers)
     if args.out is not None:
-        from music_transformer.study.plot import plot_study
-
-        with atomic_path(args.out, replace=args.force) as temporary:
+        with output.atomic_path(args.out, replace=args.force) as temporary:
             plot_study(analysis).savefig(temporary)
     if args.json:
-        print_json(asdict(analysis))
+        output.print_json(asdict(analysis))
     else:
         print(_table(analysis))
         if args.out is not None:

@@ -193,7 +193,9 @@ def _cleaned_up_at_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP leave the block like an exception: no temporary file stays behind."""
     named = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
     in_main_thread = threading.current_thread() is threading.main_thread()
-    ours = [one for one in named if one and in_main_thread and _is_default(one)]
+    handled = [one for one in named if one and in_main_thread]
+    # `nohup` ignores SIGHUP, and it stays so.
+    ours = [one for one in handled if signal.getsignal(one) is signal.SIG_DFL]
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -205,10 +207,6 @@ def _cleaned_up_at_signals() -> Iterator[None]:
     finally:
         for one in ours:
             signal.signal(one, signal.SIG_DFL)
-
-
-def _is_default(number: int) -> bool:
-    return signal.getsignal(number) is signal.SIG_DFL  # `nohup` ignores SIGHUP, and it stays so
 
 
 def _open_closed_streams() -> None:

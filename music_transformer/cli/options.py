@@ -156,9 +156,7 @@ def add_read_arguments(parser: argparse.ArgumentParser) -> None:
 def read_part(path: str | os.PathLike[str], args: argparse.Namespace) -> NoteSequence:
     """The notes that the flags name; what was survived in the file is said on stderr.
 
-    Raises:
-        MidiError: the file cannot be read, or the part has no notes.
-        ConfigError: `--from` or `--to` means no place in the file.
+    MidiError where the file cannot be read or the part is empty, ConfigError for a place beyond it.
     """
     from music_transformer.midi.bars import part_of
     from music_transformer.midi.read import read_midi

@@ -38,16 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--primer-end",
         type=float,
         metavar="SECONDS",
-        help="draw what starts before this in the primer's colour, the rest in the continuation's",
+        help="what starts before it has its own color",
     )
     add_part_arguments(parser)
-    add(
-        "--max-notes",
-        type=int,
-        default=50_000,
-        metavar="N",
-        help="more notes are not drawn but refused (default: %(default)s)",
-    )
+    add("--max-notes", type=int, default=50_000, help="refuse to draw more (default: %(default)s)")
     attention = parser.add_argument_group("what a model attends to")
     kind = attention.add_mutually_exclusive_group()
     kind.add_argument(

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music_transformer.cli.options import add_read_arguments
-from music_transformer.cli.output import print_json
-from music_transformer.cli.progress import Bar
+from music_transformer.cli.output import Bar, print_json
 from music_transformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -148,8 +147,7 @@ def _source(args: argparse.Namespace) -> Path:
             f"prepare {args.corpus} needs --source; "
             f"`music-transformer download {args.corpus}` fetches it."
         )
-    source: Path = args.source
-    return source
+    return Path(args.source)
 
 
 def _folder(args: argparse.Namespace) -> Path:

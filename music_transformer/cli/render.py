@@ -31,20 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the instrument: an .sf2 file, or piano, which `download piano-soundfont` fetches "
         "(default: the small one inside the installed pretty_midi)",
     )
-    add("--primer-end", type=float, metavar="SECONDS", help="put a silence there")
+    add("--primer-end", type=float, metavar="SECONDS", help="put a silence in there")
     add(
         "--primer-gap",
         type=float,
         metavar="SECONDS",
-        help="how long that silence is (default: 2.5, as in the paper's listening test)",
+        help="how long that silence is (default: 2.5)",
     )
-    add(
-        "--max-seconds",
-        type=float,
-        default=3600.0,
-        metavar="SECONDS",
-        help="longer sound is refused (default: an hour; a damaged file may ask for days)",
-    )
+    add("--max-seconds", type=float, default=3600.0, help="refuse longer sound (default: an hour)")
     add_part_arguments(parser)
 
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="another name under which browsers may reach it; may be repeated",
+        help="another name for it; may be repeated",
     )
     add("--no-browser", action="store_true", help="open no browser")
     add("--soundfont", type=Path, metavar="FONT", help="as in `render`")

@@ -79,8 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train and print how it ended."""
-    from music_transformer.cli.output import print_json
-    from music_transformer.cli.progress import Bar
+    from music_transformer.cli.output import Bar, print_json
     from music_transformer.training.assemble import RunRequest, run_training
 
     names = [field.name for field in dataclasses.fields(RunRequest)]

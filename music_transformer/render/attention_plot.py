@@ -60,7 +60,6 @@ def plot_attention(
         primer_end: seconds, marked by a line.
 
     Raises:
-        RenderError: [plot] is not installed.
         ConfigError: a head or a note that is not there, weights of another number of notes.
     """
     heads = _checked_heads(heads, len(weights))
@@ -98,12 +97,8 @@ def plot_attention_map(
 
     Args:
         weights: (H, L, L), rows are queries.
-        heads: the ones drawn, None for all.
+        heads: the ones drawn, None for all; ConfigError for one that is not there.
         first_event: the number of the first row and column.
-
-    Raises:
-        RenderError: [plot] is not installed.
-        ConfigError: a head that is not there.
     """
     heads = _checked_heads(heads, len(weights))
     columns = math.ceil(math.sqrt(len(heads)))

@@ -58,9 +58,6 @@ def plot_pianoroll(
         melody_track: instead, the track of a melody that was given; the others accompany it.
         title: printed above, on the left.
         bars: seconds at which bars begin (`midi.bar_lines`); a line each, numbered where they fit.
-
-    Raises:
-        RenderError: [plot] is not installed.
     """
     figure = new_figure(max(0.28 * notes.end_time, 9.0), 4.6)
     axes = figure.add_subplot()
