@@ -185,8 +185,9 @@ def style_axes(axes: Axes) -> None:
 
 def style_legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str], **style: Any) -> None:
     """A legend above the axes without a frame, on the left unless `style` says otherwise."""
-    usual = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": 9}
-    axes.legend(handles, labels, labelcolor=INK, **(usual | {"borderaxespad": 0.2} | style))
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    look = {"frameon": False, "fontsize": 9, "labelcolor": INK}
+    axes.legend(handles, labels, **(place | look | style))
 
 
 def _draw_notes(
