@@ -9,35 +9,23 @@ from music_transformer.model.config import ModelConfig, Settings
 
 @dataclass(frozen=True)
 class AccompanimentConfig(Settings):
-    """Settings of an `AccompanimentTransformer`.
+    """Settings of an `AccompanimentTransformer`; what makes no sense is a `ConfigError`.
+
+    Those of `ModelConfig` mean the same, of the decoder; dropout, positions and heads are of both.
 
     Attributes:
-        vocab_size: V, all ids of the decoder.
         source_vocab_size: all ids of the melody, PAD included.
         source_pad: its PAD, which is never attended to.
-        n_layers: layers of the decoder.
-        d_model, n_heads, d_ff: of the decoder, as in `ModelConfig`.
-        n_encoder_layers, d_encoder, d_encoder_ff: layers and widths of the encoder, which has as
-            many heads; a melody is a simpler thing than what is played to it.
+        n_encoder_layers, d_encoder, d_encoder_ff: layers and widths of the encoder.
         d_cross: width of the attention to the melody over all heads; a multiple of n_heads.
-        dropout: of both.
-        context: the most ids the decoder reads at once.
         source_context: the most steps of the melody it is shown at once.
-        input_position: none or sinusoidal, of both.
-        attention_position: none or relative, of both.
-        max_distance: rows of the decoder's tables; None for context.
         source_distance: M of the encoder's tables of 2M - 1 rows; None for source_context.
         cross_position: none, or time: attention to the melody knows which step is now.
         cross_distance: M of its tables; steps farther away share the last row.
         time_shift: the id that lets one unit of time pass; the next ids let 2, 3, ... pass.
         time_shifts: how many such ids there are.
         shifts_per_step: units of time in a step of the melody.
-        performance_state: of the decoder, as in `ModelConfig`.
-        anchors: input and logits of the decoder also come from how far off the onsets of the melody
-            are, see `model/anchors.py`.
-
-    Raises:
-        ConfigError: a value that makes no sense.
+        anchors: input and logits also come from how far off the onsets of the melody are.
     """
 
     vocab_size: int = 391
@@ -70,15 +58,10 @@ class AccompanimentConfig(Settings):
         self._one_of("input_position", ("none", "sinusoidal"))
         self._one_of("attention_position", ("none", "relative"))
         self._one_of("cross_position", ("none", "time"))
-        for name in ("source_context", "d_cross", "cross_distance", "shifts_per_step"):
-            self._at_least(name, 1)
-        if self.d_cross % self.n_heads:
-            raise ConfigError(
-                f"d_cross={self.d_cross} is not a multiple of n_heads={self.n_heads}; try "
-                f"{max(1, round(self.d_cross / self.n_heads)) * self.n_heads}."
-            )
-        for name in ("time_shift", "time_shifts", "source_pad"):
-            self._at_least(name, 0)
+        self._at_least(1, "n_heads", "source_context", "d_cross", "cross_distance")
+        self._at_least(1, "shifts_per_step")
+        self._of_heads("d_cross", self.d_cross, self.n_heads)
+        self._at_least(0, "time_shift", "time_shifts", "source_pad")
         if self.source_pad >= self.source_vocab_size:
             raise ConfigError(
                 f"source_pad={self.source_pad} is outside the {self.source_vocab_size} ids of the "

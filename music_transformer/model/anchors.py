@@ -1,8 +1,6 @@
 """Anchors: onsets at known times that the music is written to, and how far off they are now.
 
-Of an accompaniment they are the onsets of its melody; of music for a gap those of what comes after
-it. Events are no clock, so without this term a model would have to count time shifts to meet them.
-It knows of each position the last anchor and the next one:
+It knows of each position the last anchor and the next one, times in steps of 10 ms:
 
 | fact | in the embedding | in the logits |
 | --- | --- | --- |
@@ -11,10 +9,9 @@ It knows of each position the last anchor and the next one:
 | until the next | | TIME_SHIFT by how far before or after it it would land |
 | pitch of the last, of the next | | NOTE_ON by interval to each |
 
-A window of in-filling says its anchors itself: ``later part, END, earlier part``. The later part is
-on the clock of the earlier one, so it opens with a rest as long as the earlier part and the gap;
-its onsets are the anchors from END on. Windows without END have none. An encoder-decoder gives them
-with the `Reading`. All terms are zero at first. Times are in steps of 10 ms.
+An encoder-decoder gives the onsets of its melody with the `Reading`. A window of in-filling is
+``later part, END, earlier part``: the later part is on the clock of the earlier one, opens with a
+rest as long as the earlier part and the gap, and its onsets are the anchors from END on.
 """
 
 import functools
@@ -58,8 +55,7 @@ class AnchorState(NamedTuple):
 
     Attributes:
         rows: (B, L, 4) int64, of the input.
-        slots: (B, L, 2 * (N_PITCHES + N_SHIFTS)) int64, of the output: the rows of NOTE_ON and of
-            TIME_SHIFT, twice.
+        slots: (B, L, 2 * (N_PITCHES + N_SHIFTS)) int64, of the output: NOTE_ON, TIME_SHIFT, twice.
     """
 
     rows: Tensor
@@ -109,12 +105,9 @@ class Anchors(PerformanceTerm):
 
 @torch.no_grad()
 def anchor_state(times: Tensor, pitches: Tensor, now: Tensor) -> AnchorState:
-    """The rows at some times.
+    """The rows at the times ``now`` (B, L), -1 where there are no anchors.
 
-    Args:
-        times: (B or 1, N) int64, rising, those that are `NO_TIME` last.
-        pitches: (B or 1, N) int64.
-        now: (B, L) int64; -1 where there are no anchors.
+    ``times`` (B or 1, N) rise, those that are `NO_TIME` last; ``pitches`` are as many.
     """
     landings, buckets, intervals = (table.to(now.device) for table in _tables())
     times, pitches = (each.expand(len(now), -1) for each in (times, pitches))

@@ -1,32 +1,19 @@
 """What a chorale model knows past the paper's operator: voices that take turns, steps, intervals.
 
-Ids take turns in V voices: the id at index p is the input that predicts event p, of voice p mod V.
-
-**Relative time and pitch** (Huang et al. 2018, the last row of Table 2) are two tables beside that
-of the distance:
+The id at index p is the input that predicts event p, of voice p mod V. Relative time and pitch
+(Huang et al. 2018, the last row of Table 2) are two tables beside that of the distance:
 
     logits[i, j] = q_i . (k_j + E_r[i - j] + E_t[step_i - step_j] + E_p[pitch_i - pitch_j])
 
-divided by sqrt(D). Neither needs a vector for each pair of positions, nor even a gather of L x S
-numbers; the way is our own:
+divided by sqrt(D). Neither gathers a vector, or even a number, for each pair of positions:
 
-- **time**: ``step_i - step_j`` is ceil((d - v) / V) for the distance d = i - j and the voice v of
-  the *query*. So there is a table of distances for each voice, ``E_r[d] + E_t[ceil((d - v) / V)]``,
-  and queries take turns with them, which `ops.relative` does at no cost;
-- **pitch**: ``q_i . E_p[pitch_i - p]`` is gathered for the P pitches p that occur among the keys,
-  P columns more for the query; the key has a one there where its pitch is, and zeros.
+- ``step_i - step_j`` is ceil((d - v) / V) for the distance d = i - j and the voice v of the
+  *query*. So each voice has a table of distances, and queries take turns with them;
+- ``q_i . E_p[pitch_i - p]`` is gathered for the P pitches p that occur among the keys, P columns
+  more for the query; the key has a one there where its pitch is, and zeros.
 
 An interval beyond `LARGEST_INTERVAL` semitones shares the vector of that interval. An id without
-a pitch (silence, PAD, START, END) has no pitch term, as query or as key. Time reaches as far as the
-table of distances, and nothing is added beyond.
-
-**The last event of the same voice** is event p - V, read V - 1 positions before. Of it are made
-
-- `held_steps`: for how many steps the voice has kept what it has, an input label (Peracha 2019,
-  "Improving polyphonic music models with feature-rich encoding"). Attention cannot count well, and
-  how long a note has lasted says much about whether it ends;
-- `IntervalOutput`: logits of the interval from the voice's last pitch, added to those of the pitch
-  itself (our own). What is learned of a step upwards then holds for all pitches at once.
+a pitch (silence, PAD, START, END) has no pitch term, as query or as key.
 """
 
 from typing import Any, NamedTuple
@@ -85,26 +72,28 @@ class Tables(NamedTuple):
     voices: int
 
 
-def turns_of(ids: Tensor, place: Tensor, voices: int, *, time: bool, pitch: bool) -> Turns:
-    """What relative time and pitch need of a pass.
+class VoiceTurns(nn.Module):
+    """`Turns` of a pass, what relative time and pitch need; it has no parameters."""
 
-    ``ids`` (B, S) are all that were read, ``place`` (B, L) or (L,) is that of the last L of them in
-    their piece.
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
 
-    Raises:
-        ShapeError: with relative time, places that are not consecutive.
-    """
-    first_voice: tuple[int, ...] = (0,)
-    if time:
-        if place.shape[-1] > 1 and not (place.diff(dim=-1) == 1).all():
-            raise ShapeError(
-                "place does not go up by one from each id to the next, which relative time "
-                "counts on; read ids that are consecutive in their piece."
-            )
-        first_voice = tuple((place[..., 0] % voices).reshape(-1).tolist())
-    queries = place.shape[-1]
-    columns = pitch_columns(pitches_of(ids), queries) if pitch else None
-    return Turns(first_voice, columns)
+    def forward(self, reading: Reading) -> Turns:
+        """With relative time, places that are not consecutive are a `ShapeError`."""
+        config, place = self.config, reading.place
+        first_voice: tuple[int, ...] = (0,)
+        if config.relative_time:
+            if place.shape[-1] > 1 and not (place.diff(dim=-1) == 1).all():
+                raise ShapeError(
+                    "place does not go up by one from each id to the next, which relative time "
+                    "counts on; read ids that are consecutive in their piece."
+                )
+            first_voice = tuple((place[..., 0] % config.voice_labels).reshape(-1).tolist())
+        columns = None
+        if config.relative_pitch:
+            columns = pitch_columns(pitches_of(reading.ids), reading.queries)
+        return Turns(first_voice, columns)
 
 
 def chorale_attention(
@@ -113,14 +102,7 @@ def chorale_attention(
     """Causal attention with the terms of distance, time and pitch: (B, H, L, D).
 
     Sequences whose first queries are of different voices are computed a voice at a time.
-
-    Args:
-        query: (B, H, L, D), the last L of the S positions.
-        key: (B, H, S, D).
-        value: (B, H, S, D).
-        tables: of the layer.
-        turns: of the pass, from `turns_of`.
-        options: ``block``, ``dropout`` and ``implementation`` of `relative_attention`.
+    ``options`` are ``block``, ``dropout`` and ``implementation`` of `relative_attention`.
     """
     voices = sorted(set(turns.first_voice))
     if len(voices) == 1:
@@ -166,11 +148,7 @@ def _of_one_voice(
 def operands(
     query: Tensor, key: Tensor, tables: Tables, turns: Turns
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and tables of `ops.relative.relative_attention`, of more than one query.
-
-    Returns:
-        (B, H, L, D+P), (B, H, S, D+P) and (V or 1, H or 1, M, D).
-    """
+    """Query (B, H, L, D+P), key (B, H, S, D+P), tables (V or 1, H or 1, M, D) of the operator."""
     dtype = query.dtype
     by_voice = tables.distance[None, :, : key.shape[2]].to(dtype)  # (1, H or 1, min(M, S), D)
     if tables.time is not None:
@@ -207,15 +185,9 @@ def time_rows(distances: int, voices: int) -> int:
 
 
 def tables_by_voice(distance: Tensor, time: Tensor, *, voices: int) -> Tensor:
-    """E_r[d] + E_t[ceil((d - v) / V)] for each voice v of the query.
+    """E_r[d] + E_t[ceil((d - v) / V)] for each voice v of the query: (V, H or 1, M, D).
 
-    Args:
-        distance: (H or 1, M, D).
-        time: (H or 1, T, D), by distance in steps.
-        voices: V.
-
-    Returns:
-        (V, H or 1, M, D), by distance.
+    ``distance`` is (H or 1, M, D), ``time`` (H or 1, T, D).
     """
     rows = distance.shape[1]
     steps = time[:, : time_rows(rows, voices)]  # (H or 1, T, D)
@@ -236,12 +208,7 @@ def interval_rows(query: Tensor, key: Tensor) -> Tensor:
 
 
 def pitch_columns(pitches: Tensor, queries: int) -> PitchColumns:
-    """Columns for the pitches that occur, or one for each key where there is a single query.
-
-    Args:
-        pitches: (B, S) int64, of all keys.
-        queries: L, the last of the S positions.
-    """
+    """Columns for the pitches (B, S) that occur, or one for each key where L = ``queries`` is 1."""
     query = pitches[:, None, -queries:, None]  # (B, 1, L, 1)
     if queries == 1:
         return PitchColumns(interval_rows(query, pitches[:, None, None, :]), None)
@@ -275,15 +242,11 @@ def last_of_voice(ids: Tensor, voices: int) -> Tensor:
 
 
 def held_steps(ids: Tensor, voices: int, most: int) -> Tensor:
-    """For how many steps in a row the voice whose turn comes next has had its last id.
+    """For how many steps the voice whose turn comes next has had its last id: (B, S) int64.
 
-    Args:
-        ids: (B, S) int64, from the first that was read; what came before does not count.
-        voices: V.
-        most: where counting stops.
-
-    Returns:
-        (B, S) int64, 0 (nothing of the voice was read) to ``most``.
+    0 is nothing read of it; ``ids`` (B, S) are from the first that was read, ``most`` ends the
+    count. Attention cannot count well, and how long a note has lasted says much about its end.
+    Source: Peracha 2019, "Improving polyphonic music models with feature-rich encoding".
     """
     last = last_of_voice(ids, voices)  # (B, S)
     reach = (most - 1) * voices
@@ -295,6 +258,8 @@ def held_steps(ids: Tensor, voices: int, most: int) -> Tensor:
 
 class ChoraleRelative(Relative):
     """The paper's scheme with the terms of time and pitch."""
+
+    stack = VoiceTurns
 
     def check(self) -> None:
         """Relative, and not in the fused kernel."""
@@ -322,10 +287,6 @@ class ChoraleRelative(Relative):
             rows["pitch_embedding"] = INTERVALS
         return rows
 
-    def stack(self) -> nn.Module:
-        """The voices and pitches of a pass."""
-        return VoiceTurns(self.config)
-
     def attend(self, qkv: QKV, tables: TensorsByName, shared: Turns, dropout: float) -> Tensor:
         """See `chorale_attention`."""
         time, interval = tables.get("time_embedding"), tables.get("pitch_embedding")
@@ -333,23 +294,8 @@ class ChoraleRelative(Relative):
         return chorale_attention(*qkv, of_layer, shared, **self.options(dropout))
 
 
-class VoiceTurns(nn.Module):
-    """`turns_of` of a pass; it has no parameters."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.config = config
-
-    def forward(self, reading: Reading) -> Turns:
-        """As `turns_of`."""
-        config, ids, place = self.config, reading.ids, reading.place
-        voices, time, pitch = config.voice_labels, config.relative_time, config.relative_pitch
-        return turns_of(ids, place, voices, time=time, pitch=pitch)
-
-
 class LabelledInput(InputEmbedding):
-    """An input that also knows the voice and the step of the event that each id is there to
-    predict, and for how many steps that voice has held what it has."""
+    """An input that also knows voice, step and held time of the voice whose turn comes."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -381,7 +327,10 @@ class LabelledInput(InputEmbedding):
 
 
 class IntervalOutput(Term):
-    """Logits by interval from the voice's last pitch; zero at first, so nothing is added."""
+    """Logits by interval from the voice's last pitch (our own); zero at first, so nothing is added.
+
+    What is learned of a step upwards holds for all pitches at once.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

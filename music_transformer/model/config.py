@@ -1,17 +1,7 @@
 """The settings of a model: one frozen dataclass, validated once, stored with the weights.
 
-`input_position` is what is added to (or concatenated with) the embeddings of the ids;
-`attention_position` is what attention itself knows of distance:
-
-| name | what is added | learned |
-| --- | --- | --- |
-| none | nothing; with input `none` it is NoPE: position from the causal mask alone | |
-| relative | query times a vector of the distance (the paper); none beyond `max_distance` | yes |
-| shaw | the same, clipped at `clip_distance`, and vectors on values (Shaw et al. 2018) | yes |
-| t5 | a number for each head and bucket of distance, one table for all layers | yes |
-| alibi | minus a fixed slope times the distance | no |
-| rope | queries and keys are turned by their position | no |
-| untied | product of positions with positions, apart from content, one for all layers | yes |
+`input_position` is what is added to (or concatenated with) the embeddings of the ids,
+`attention_position` what attention itself knows of distance; docs/positions.md has all schemes.
 """
 
 import dataclasses
@@ -36,11 +26,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The config with these fields.
-
-        Raises:
-            ConfigError: an unknown key, or a value that makes no sense.
-        """
+        """The config with these fields; a key that is unknown is a `ConfigError`."""
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for key in values:
             if key not in known:
@@ -49,10 +35,18 @@ class Settings:
                 raise ConfigError(f"unknown model setting {key!r}; {hint}")
         return cls(**values)
 
-    def _at_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigError(f"{name}={value!r}; choose a whole number from {least} up.")
+    def _at_least(self, least: int, *names: str) -> None:
+        """Refuse what is no whole number from ``least`` up; None may be where it is the default."""
+        for name in names:
+            value, default = getattr(self, name), getattr(type(self), name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            if not whole and not (value is None and default is None):
+                raise ConfigError(f"{name}={value!r}; choose a whole number from {least} up.")
+
+    def _fraction(self, *names: str) -> None:
+        for name in names:
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"{name}={getattr(self, name)}; choose one in [0, 1).")
 
     def _one_of(self, name: str, allowed: tuple[str, ...]) -> None:
         if getattr(self, name) not in allowed:
@@ -60,18 +54,23 @@ class Settings:
                 f"{name}={getattr(self, name)!r}; choose one of {', '.join(allowed)}."
             )
 
+    def _of_heads(self, name: str, width: int, n_heads: int) -> None:
+        if width % n_heads:
+            nearest = max(1, round(width / n_heads)) * n_heads
+            raise ConfigError(
+                f"{name}={width} is not a multiple of n_heads={n_heads}; try {nearest}."
+            )
+
 
 @dataclass(frozen=True)
 class ModelConfig(Settings):
-    """Settings of a `MusicTransformer`.
+    """Settings of a `MusicTransformer`; what makes no sense is a `ConfigError`.
 
     Attributes:
         vocab_size: V, all ids of the tokenizer, PAD, START and END included.
-        n_layers: number of decoder layers.
         d_model: width of the residual stream.
         d_attention: width of queries, keys and values over all heads ("att" in the paper's
             Table 2); a multiple of n_heads, None for d_model.
-        n_heads: H.
         d_ff: width inside the feed-forward layers ("filter").
         dropout: on embeddings and on what each sublayer adds to the residual stream.
         attention_dropout: on attention weights; of the relative implementations only reference and
@@ -82,31 +81,24 @@ class ModelConfig(Settings):
         max_len: rows of the learned position table (input learned, or untied); None for context.
         attention_position: one of `model.positions.SCHEMES`.
         max_distance: rows of a relative table, distances 0..max_distance-1; None for context.
-        clip_distance: K of shaw: distances beyond share the vectors of distance K.
-        t5_buckets: number of t5's buckets, half of them one distance wide.
-        t5_max_distance: the distance from which on all share t5's last bucket.
         shared_table: one table for the heads of a layer, instead of one each (relative, shaw).
         block: N for local attention in blocks, None for global.
         attention: implementation of the relative operator.
         voice_labels: number of voices whose label is added to the input, 0 for none (chorales: 4).
-        step_labels: period, in sixteenths since the start of the piece, of the label that is added
-            to the input; 0 for none.
+        step_labels: period in sixteenths of the label of time in the input, 0 for none.
         held_labels: the input also says for how many steps the voice whose turn comes has held its
-            last id, counted up to this many; 0 for no such label. With voice_labels.
-        interval_output: logits also come from the interval to the voice's last pitch, see
-            `model/chorale.py`; with voice_labels.
-        relative_pitch: relative attention also knows the interval between the pitches of two ids
-            (0-127; other ids have none); with voice_labels, see `model/chorale.py`.
-        relative_time: relative attention also knows the distance of two ids in steps of
-            voice_labels ids each, as far as max_distance reaches.
+            last id, counted up to this many; 0 for no such label.
+        interval_output: logits also come from the interval to the voice's last pitch.
+        clip_distance: K of shaw: distances beyond share the vectors of distance K.
+        t5_buckets: number of t5's buckets, half of them one distance wide.
+        t5_max_distance: the distance from which on all share t5's last bucket.
+        relative_pitch: relative attention also knows the interval between the pitches of two ids.
+        relative_time: relative attention also knows the distance of two ids in steps. Like all
+            settings that count turns it needs voice_labels (`model/chorale.py`).
         performance_state: input and logits also come from what the events already say, and what
-            they forbid is masked, see `model/performance_state.py`; for the performance vocabulary
-            without pedal events.
-        anchors: input and logits also come from how far off known onsets are, see
-            `model/anchors.py`; for the same vocabulary.
-
-    Raises:
-        ConfigError: a value, or a pair of values, that makes no sense.
+            they forbid is masked (`model/performance_state.py`); without pedal events only.
+        anchors: input and logits also come from how far off known onsets are (`model/anchors.py`);
+            likewise.
     """
 
     vocab_size: int = 391
@@ -139,26 +131,14 @@ class ModelConfig(Settings):
     anchors: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "n_layers", "d_model", "n_heads", "d_ff", "context"):
-            self._at_least(name, 1)
-        for name in ("clip_distance", "t5_buckets", "t5_max_distance"):
-            self._at_least(name, 1)
-        for name in ("max_len", "max_distance", "block", "d_attention"):
-            if getattr(self, name) is not None:
-                self._at_least(name, 1)
-        for name in ("voice_labels", "step_labels", "held_labels"):
-            self._at_least(name, 0)
-        for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ConfigError(f"{name}={getattr(self, name)}; choose one in [0, 1).")
+        self._at_least(1, "vocab_size", "n_layers", "d_model", "n_heads", "d_ff", "context")
+        self._at_least(1, "clip_distance", "t5_buckets", "t5_max_distance")
+        self._at_least(1, "max_len", "max_distance", "block", "d_attention")
+        self._at_least(0, "voice_labels", "step_labels", "held_labels")
+        self._fraction("dropout", "attention_dropout")
         self._one_of("input_position", INPUT_POSITIONS)
         self._one_of("attention", CHOICES)
-        if self.attention_width % self.n_heads:
-            nearest = max(1, round(self.attention_width / self.n_heads)) * self.n_heads
-            raise ConfigError(
-                f"d_attention={self.attention_width} is not a multiple of n_heads={self.n_heads}; "
-                f"try {nearest}."
-            )
+        self._of_heads("d_attention", self.attention_width, self.n_heads)
         if self.position_base <= 1.0:
             raise ConfigError(f"position_base={self.position_base}; choose one above 1.")
         if self.attention_dropout > 0.0 and self.attention in ("blockwise", "fused"):
@@ -167,12 +147,6 @@ class ModelConfig(Settings):
                 "which never holds the weights; use attention=skew, or attention_dropout=0."
             )
         self._check_voices()
-        self._check_positions()
-        for term in term_classes(self).values():
-            term.check(self)
-
-    def _check_positions(self) -> None:
-        """Refuse what the chosen positions cannot do."""
         if self.input_position == "learned":
             self.check_learned_positions()
         scheme_of(self).check()
@@ -181,6 +155,8 @@ class ModelConfig(Settings):
                 f"shared_table with attention_position={self.attention_position}, which has no "
                 "table of distances in each head; leave it out."
             )
+        for term in term_classes(self).values():
+            term.check(self)
 
     def check_learned_positions(self) -> None:
         """Refuse fewer learned positions than the context has."""
@@ -191,11 +167,7 @@ class ModelConfig(Settings):
             )
 
     def require_learned_position(self, end: int) -> None:
-        """Check that there is a learned row for each position before ``end``.
-
-        Raises:
-            ShapeError: there is not.
-        """
+        """Raise `ShapeError` where there is no learned row for a position before ``end``."""
         if end > self.positions:
             raise ShapeError(
                 f"position {end - 1} is past the {self.positions} learned positions; "

@@ -1,12 +1,8 @@
 """The attention weights of a decoder, read off the layers themselves.
 
-Fast attention never holds its weights. But what a layer mixes is affine in its values,
-
-    mixed = weights @ value + what does not depend on the values (Shaw's vectors of distances)
-
-so a layer that is given unit vectors as values, D columns of keys at a time, gives its weights
-back, whatever its positional scheme and its implementation. Nothing is computed a second way that
-could differ from what the model does.
+What a layer mixes is affine in its values: weights @ value + what does not depend on them. So a
+layer that is given unit vectors as values, D columns of keys at a time, gives its weights back,
+whatever its scheme and implementation: nothing is computed a second way that could differ.
 """
 
 from collections.abc import Sequence
@@ -30,22 +26,17 @@ def attention_weights(
     layers: Sequence[int] | None = None,
     last_only: bool = False,
 ) -> Tensor:
-    """Softmax weights of every layer and head for one sequence; rows are queries.
+    """Softmax weights of all layers and heads for one sequence, (layers, H, L, L); rows: queries.
 
-    ``out[n, h, i, j]`` is what position i takes from position j; rows sum to one, and nothing is
-    taken from later positions. Dropout is off. Cost beyond a pass: L/D + 1 times its attention, of
-    a single query with ``last_only``.
+    ``out[n, h, i, j]`` is what position i takes from position j. Dropout is off. Cost beyond a
+    pass: L/D + 1 times its attention, of a single query with ``last_only``.
 
     Args:
         model: in any mode; it is left as it was.
         ids: (L,) or (1, L) int64, L >= 1.
         place: (L,), as in the model's forward.
-        layers: which ones, in this order, negative from the last; None for all. One layer of
-            H x L x L numbers is large enough.
+        layers: which ones, in this order, negative from the last; None for all.
         last_only: the last row alone, (layers, H, 1, L).
-
-    Returns:
-        (layers, H, L, L), in the model's dtype.
 
     Raises:
         ShapeError: more than one sequence, or none.

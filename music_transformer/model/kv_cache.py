@@ -24,11 +24,7 @@ class Cache:
         self.batch, self.capacity, self.length = batch, capacity, 0
 
     def require_room(self, ids: Tensor) -> None:
-        """Check that ids (B, L) fit.
-
-        Raises:
-            ShapeError: another batch size, or more ids than there is room for.
-        """
+        """Raise `ShapeError` unless ids (B, L) fit: the same batch, and room for L."""
         batch, length = ids.shape
         if batch != self.batch:
             raise ShapeError(f"ids of {batch} sequences for a cache of {self.batch}.")
@@ -40,10 +36,9 @@ class Cache:
 
 
 class KVCache(Cache):
-    """Preallocated keys and values of every layer, and the ids they are of.
+    """Preallocated keys and values of every layer, of the type of ``like``, and their ids.
 
-    A forward pass with a cache asks it for room once, then writes layer by layer; `length` moves
-    when the pass is done. Type and device are those of the tensor ``like``.
+    A forward pass asks for room once, then writes layer by layer, and advances when it is done.
 
     Attributes:
         kept: what the terms of `model/terms.py` keep from one call to the next.

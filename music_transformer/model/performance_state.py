@@ -1,9 +1,8 @@
 """What the events of a performance already say: which notes sound, for how long, what may come.
 
-388 events hide simple facts behind counting, and attention counts badly. All facts here are of the
-ids of the window so far, so a cached step equals the full pass. They enter the model three times:
-terms added to the embedding, terms added to the logits, and a mask, part of the distribution, over
-what a canonical stream cannot have next. All terms are zero at first.
+All facts are of the ids of the window so far, so a cached step equals the full pass. They are added
+to the embedding and to the logits, and a mask, part of the distribution, is over what a canonical
+stream cannot have next. docs/design.md explains why.
 
 | fact | in the embedding | in the logits |
 | --- | --- | --- |
@@ -13,11 +12,9 @@ what a canonical stream cannot have next. All terms are zero at first.
 | rhythm of clusters of onsets | elapsed, last interval, the one before | TIME_SHIFT by ratio |
 | velocity that is set | one row each | SET_VELOCITY by difference |
 
-A window that begins inside a piece does not know what sounds: a pitch is *unknown* until its first
-event, and its NOTE_ON and NOTE_OFF are both allowed. START makes all silent, PAD (a hidden id) and
-END make all unknown again. Any ids are accepted. The order within a step is judged by the last
-note event, so an event that broke it is where the order goes on from; a forbidden event costs
-`PENALTY` nats, never infinitely many; and some id is always allowed.
+A pitch is *unknown* until its first event: NOTE_ON and NOTE_OFF are both allowed. START makes all
+silent, PAD (a hidden id) and END make all unknown again. The order within a step is judged by the
+last note event; a forbidden event costs `PENALTY` nats; some id is always allowed.
 
 `read_window` reads a whole window, `StateReader` one id after another; they give the same `State`.
 Times are in steps of 10 ms.
@@ -179,12 +176,7 @@ class PerformanceState(PerformanceTerm):
 
 @torch.no_grad()
 def read_window(ids: Tensor, dtype: torch.dtype = torch.float32) -> State:
-    """The state after each of the ids (B, L) of a window.
-
-    Args:
-        ids: int64, below N_IDS.
-        dtype: of the columns.
-    """
+    """The state after each of the ids (B, L), int64 below N_IDS; ``dtype`` is of the columns."""
     length, device = ids.shape[1], ids.device
     index = torch.arange(length, device=device)  # (L,)
     breaks = ids >= PAD
@@ -305,10 +297,7 @@ def _before(values: Tensor, first: int) -> Tensor:
 
 
 class StateReader:
-    """The state of a window that grows by one id, or a few, at a time; in numpy, for speed.
-
-    It may be behind the window, and then reads what it has missed.
-    """
+    """The state of a window that grows by one id, or a few, at a time; in numpy, for speed."""
 
     def __init__(self, batch: int) -> None:
         self._onset = np.empty((batch, N_PITCHES), dtype=np.int64)  # time of the last, or _NEVER

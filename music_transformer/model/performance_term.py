@@ -16,11 +16,7 @@ N_SHIFTS, N_VELOCITIES = VELOCITY - TIME_SHIFT, PAD - VELOCITY
 
 
 class PerformanceTerm(Term):
-    """A term with a table of rows for the input and one for the logits.
-
-    Attributes:
-        input_rows, output_rows: of the tables.
-    """
+    """A term with a table of rows for the input and one for the logits, zero at first."""
 
     uncompiled = ("read",)  # by `training/compiled.py`
     input_rows: ClassVar[int]
@@ -41,9 +37,7 @@ class PerformanceTerm(Term):
 def check_vocabulary(config: ModelConfig, name: str, knows: str, it: str) -> None:
     """Refuse another vocabulary than that of performances without pedal events.
 
-    Args:
-        name: of the setting that asks for the term.
-        knows, it: how the error goes on.
+    ``name`` is of the setting that asks for the term; ``knows`` and ``it`` end the error.
     """
     if config.vocab_size != N_IDS:
         raise ConfigError(

@@ -1,12 +1,11 @@
 """The registry of positional schemes: what a value of ``attention_position`` means.
 
-A scheme says which tables each layer has, what all layers share in a pass, and by which operator of
-`ops` attention is computed. The paper's own is here; all others are loaded by name. A new one is a
-class and its name in `SCHEMES`; nothing else lists or guesses them.
+The paper's scheme is here, all others are loaded by name: a new one is a class and its name in
+`SCHEMES`, and nothing else lists or guesses them.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -34,17 +33,20 @@ class Reading(NamedTuple):
 
 
 class Scheme(ABC):
-    """A positional scheme of attention; the methods with a body are right for the simple ones."""
+    """A positional scheme of attention; the methods with a body are right for the simple ones.
+
+    Attributes:
+        stack: the module that the layers of a stack share, if any: ``stack(config)(reading)``, once
+            a pass.
+    """
+
+    stack: ClassVar[type[nn.Module] | None] = None
 
     def __init__(self, config: "ModelConfig") -> None:
         self.config = config
 
     def check(self) -> None:
-        """Refuse a config that the scheme cannot do.
-
-        Raises:
-            ConfigError: what is wrong, and how to mend it.
-        """
+        """Refuse a config that the scheme cannot do, with a `ConfigError`."""
         config = self.config
         if config.attention != "auto":
             raise ConfigError(
@@ -57,34 +59,24 @@ class Scheme(ABC):
         """Rows of the tables (H or 1, rows, D) of each layer, by the name of the parameter."""
         return {}
 
-    def stack(self) -> nn.Module | None:
-        """What the layers of a stack share: a module, called as ``module(reading)`` once a pass."""
-        return None
-
     def turn(self, query: Tensor, key: Tensor, shared: Any) -> tuple[Tensor, Tensor]:
         """Queries and new keys (B, H, L, D), as they are used and cached."""
         return query, key
 
     @abstractmethod
     def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
-        """Causal attention.
+        """Causal attention, (B, H, L, D).
 
         Args:
             qkv: query (B, H, L, D), the last L of the S positions, key and value (B, H, S, D).
             tables: those of the layer, by name.
             shared: what `stack` gave for this pass, or None.
             dropout: on attention weights.
-
-        Returns:
-            (B, H, L, D).
         """
 
 
 class Relative(Scheme):
-    """The paper's: query times a vector of the distance.
-
-    Source: Huang et al. 2018, "Relative positional self-attention".
-    """
+    """The paper's: query times a vector of the distance (Huang et al. 2018)."""
 
     def check(self) -> None:
         """Every implementation is there."""
@@ -104,16 +96,14 @@ class Relative(Scheme):
 
 
 #: The class of each scheme, by the name that `attention_position` has.
-SCHEMES = {"relative": "music_transformer.model.positions:Relative"} | {
-    name: f"music_transformer.model.schemes:{scheme}"
-    for name, scheme in {
-        "none": "NoScheme",
-        "shaw": "Shaw",
-        "t5": "T5",
-        "alibi": "Alibi",
-        "rope": "Rope",
-        "untied": "Untied",
-    }.items()
+SCHEMES = {
+    "relative": "music_transformer.model.positions:Relative",
+    "none": "music_transformer.model.schemes:NoScheme",
+    "shaw": "music_transformer.model.schemes:Shaw",
+    "t5": "music_transformer.model.schemes:T5",
+    "alibi": "music_transformer.model.schemes:Alibi",
+    "rope": "music_transformer.model.schemes:Rope",
+    "untied": "music_transformer.model.schemes:Untied",
 }
 #: Settings that ask for a scheme with further terms.
 FURTHER = dict.fromkeys(
@@ -122,11 +112,7 @@ FURTHER = dict.fromkeys(
 
 
 def scheme_of(config: "ModelConfig") -> Scheme:
-    """The scheme of a config.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """The scheme of a config; `ConfigError` where there is none of that name."""
     for name in FURTHER:
         if getattr(config, name):
             return part(FURTHER, name, "scheme")(config)  # type: ignore[no-any-return]

@@ -1,8 +1,7 @@
 """Linear layers in int8, for decoding on a CPU: opt-in, never the default.
 
-Weights become int8, one scale for each output; the inputs are scaled as they come. What is read per
-event shrinks by almost four, and the logits change a little: docs/benchmarks.md has what that costs
-in NLL. Attention, norms, embeddings, tables and the output layer stay float32.
+One scale for each output; the inputs are scaled as they come. What is read per event shrinks by
+almost four and the logits change a little (docs/benchmarks.md).
 """
 
 import copy
@@ -19,10 +18,7 @@ ENGINES = ("x86", "fbgemm", "onednn")  # with int8 products of a scale for each 
 
 
 def quantise_linears(model: MusicTransformer) -> MusicTransformer:
-    """A copy of a float32 CPU ``model`` whose linear layers multiply in int8.
-
-    It is for reading only: it cannot be trained or saved as a checkpoint. The output layer is left
-    alone: the cache takes its type from that weight, and logits deserve float32.
+    """A float32 CPU ``model`` copied, to read with: all linear layers but the last are in int8.
 
     Raises:
         ConfigError: another kind of model, one that is not on the CPU, or a CPU for which this

@@ -1,8 +1,7 @@
-"""The kinds of model a checkpoint may hold: its name there, the class of its config, its class.
+"""The kinds of model a checkpoint may hold; every module of a model registers its own.
 
-Every module of a model registers its own, so what reads checkpoints need know none of them.
-Whatever the kind, a model is called as ``model(ids, place=..., cache=...)`` for logits (B, L, V),
-and its config has ``vocab_size``, ``context``, ``to_dict`` and ``from_dict``.
+A model is called as ``model(ids, place=..., cache=...)`` for logits (B, L, V), and its config has
+``vocab_size``, ``context``, ``to_dict`` and ``from_dict``.
 """
 
 from collections.abc import Iterator
@@ -30,11 +29,7 @@ def register(name: str, config: type[Any], model: type[nn.Module]) -> None:
 
 
 def kind_of(config: Any) -> str:
-    """The name of the kind that ``config`` belongs to.
-
-    Raises:
-        ConfigError: it is the config of no model.
-    """
+    """The name of the kind that ``config`` belongs to; `ConfigError` where it is of none."""
     for name, kind in KINDS.items():
         if type(config) is kind.config:
             return name

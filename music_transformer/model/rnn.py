@@ -1,19 +1,15 @@
-"""The LSTM baseline: what music was written with before attention alone could do it.
+"""The LSTM baseline (Oore et al. 2018): what music was written with before attention alone could.
 
 ids (B, L) -> embeddings -> n_layers of LSTM -> [attention over the hidden states] -> logits
-(B, L, V). The shape of the paper's Table 3 is three layers of 1024 (Oore et al. 2018, "This time
-with feeling", Performance RNN). It differs from that one in embeddings instead of one-hot inputs.
-
-With attention, each hidden state of the last layer looks back at all of the window up to itself:
+(B, L, V). With attention, each hidden state of the last layer looks back at all of the window up to
+itself:
 
     context_t = sum_s softmax_s(h_t W h_s / sqrt(d_hidden)) h_s,   s <= t
     out_t     = tanh([context_t, h_t] C)
 
-which is the "general" score and the merging of Luong et al. 2015, "Effective approaches to
-attention-based neural machine translation", equations 5 to 8, turned on the past of the sequence
-itself. The paper does not define its "LSTM with attention". Magenta's Performance RNN scores
-additively, looks at a fixed number of steps, and feeds what it saw back into the next step, so that
-steps cannot be computed side by side; here they can.
+Source: Luong et al. 2015, "Effective approaches to attention-based neural machine translation",
+equations 5 to 8, turned on the past of the sequence itself; the paper does not define its "LSTM
+with attention". docs/design.md has how it differs from Magenta's.
 """
 
 from dataclasses import dataclass
@@ -21,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from music_transformer.errors import ConfigError, ShapeError
+from music_transformer.errors import ShapeError
 from music_transformer.model.config import Settings
 from music_transformer.model.kv_cache import Cache
 from music_transformer.model.linear import Linear
@@ -35,19 +31,14 @@ _FORGET = 1
 
 @dataclass(frozen=True)
 class RNNConfig(Settings):
-    """Settings of a `PerformanceRNN`.
+    """Settings of a `PerformanceRNN`; what makes no sense is a `ConfigError`.
 
     Attributes:
-        vocab_size: V, all ids of the tokenizer, PAD, START and END included.
-        n_layers: number of LSTM layers.
         d_model: width of the embeddings.
         d_hidden: width of hidden states and cells.
         dropout: on embeddings, between layers and before the logits.
         context: the most ids the model reads at once; longer pieces are read in windows.
         attention: none, or causal: over the hidden states of the window.
-
-    Raises:
-        ConfigError: a value that makes no sense.
     """
 
     vocab_size: int = 391
@@ -59,19 +50,15 @@ class RNNConfig(Settings):
     attention: str = "none"
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "n_layers", "d_model", "d_hidden", "context"):
-            self._at_least(name, 1)
-        if not 0.0 <= self.dropout < 1.0:
-            raise ConfigError(f"dropout={self.dropout}; choose one in [0, 1).")
+        self._at_least(1, "vocab_size", "n_layers", "d_model", "d_hidden", "context")
+        self._fraction("dropout")
         self._one_of("attention", ATTENTIONS)
 
 
 class RNNCache(Cache):
     """What the layers remember of the ids read so far: states, and for attention all of the past.
 
-    The states do not grow, yet the cache has a capacity as that of a Transformer has: a model reads
-    at most its context at once, and what it says of an id is what it would say in a full pass over
-    the same window.
+    Its capacity is a Transformer's: what a model says of an id is what it says in a full pass.
 
     Attributes:
         state: hidden states and cells, each (n_layers, B, d_hidden).
@@ -141,15 +128,12 @@ class PerformanceRNN(nn.Module):
     def forward(
         self, ids: Tensor, *, place: Tensor | None = None, cache: RNNCache | None = None
     ) -> Tensor:
-        """Logits of the event after each id.
+        """Logits (B, L, V) of the event after each id.
 
         Args:
             ids: (B, L) int64.
-            place: index of each id in its piece, as the other kinds of model take it; unused.
+            place: as other models take it; not used.
             cache: what was read before ``ids``; they are added to it.
-
-        Returns:
-            (B, L, V).
 
         Raises:
             ShapeError: ids that are not (B, L), or more of them than the cache has room for.

@@ -1,7 +1,7 @@
 """The positional schemes beside the paper's, each after the article it is named by.
 
-T5's numbers, ALiBi's slopes, the angles of RoPE and the untied product are the same for all layers
-of a stack: modules that are called once a pass. Shaw's tables belong to a layer.
+Tables of a layer belong to the scheme; numbers that are the same for all layers of a stack are
+modules that are called once a pass.
 """
 
 from typing import Any
@@ -33,16 +33,10 @@ class NoScheme(Scheme):
 
 
 class Shaw(Scheme):
-    """Vectors of clipped distances on keys and values.
-
-    The tables end at K, the last distance of its own; the K rows of later keys are left out, for
-    none is ever seen.
-
-    Source: Shaw et al. 2018.
-    """
+    """Vectors of clipped distances 0..K on keys and values (Shaw et al. 2018)."""
 
     def tables(self) -> dict[str, int]:
-        """Rows for distances 0..K."""
+        """No rows for later keys, for none is ever seen."""
         rows = self.config.clip_distance + 1
         return {"rel_key_embedding": rows, "rel_value_embedding": rows}
 
@@ -63,8 +57,23 @@ class Biased(Scheme):
         return biased_attention(*qkv, shared, block=self.config.block, dropout=dropout)
 
 
+class T5Table(nn.Module):
+    """T5's numbers, (buckets, H), as a bias (H, L, S)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.max_distance = config.t5_max_distance
+        table = torch.randn(config.t5_buckets, config.n_heads) * config.d_model**-0.5
+        self.t5_table = nn.Parameter(table)  # (buckets, H)
+
+    def forward(self, reading: Reading) -> Tensor:
+        return t5_bias(self.t5_table, reading.queries, reading.keys, self.max_distance)
+
+
 class T5(Biased):
     """A number for each head and bucket of distance (Raffel et al. 2020)."""
+
+    stack = T5Table
 
     def check(self) -> None:
         """Buckets in pairs, and room for the logarithmic half."""
@@ -76,35 +85,9 @@ class T5(Biased):
                 "buckets and a distance above half of it."
             )
 
-    def stack(self) -> nn.Module:
-        """The table."""
-        return T5Table(self.config)
-
-
-class T5Table(nn.Module):
-    """T5's numbers, (buckets, H)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.max_distance = config.t5_max_distance
-        table = torch.randn(config.t5_buckets, config.n_heads) * config.d_model**-0.5
-        self.t5_table = nn.Parameter(table)  # (buckets, H)
-
-    def forward(self, reading: Reading) -> Tensor:
-        """The bias (H, L, S)."""
-        return t5_bias(self.t5_table, reading.queries, reading.keys, self.max_distance)
-
-
-class Alibi(Biased):
-    """Minus a fixed slope times the distance (Press et al. 2022)."""
-
-    def stack(self) -> nn.Module:
-        """The slopes."""
-        return AlibiSlopes(self.config)
-
 
 class AlibiSlopes(nn.Module):
-    """ALiBi's slope of each head."""
+    """ALiBi's slope of each head, as a bias (H, L, S)."""
 
     slopes: Tensor
 
@@ -114,34 +97,17 @@ class AlibiSlopes(nn.Module):
         self.register_buffer("slopes", slopes, persistent=False)
 
     def forward(self, reading: Reading) -> Tensor:
-        """The bias (H, L, S)."""
         return alibi_bias(self.slopes, reading.queries, reading.keys)
 
 
-class Rope(NoScheme):
-    """Queries and keys turned by their position (Su et al. 2021)."""
+class Alibi(Biased):
+    """Minus a fixed slope times the distance (Press et al. 2022)."""
 
-    def check(self) -> None:
-        """Columns in pairs."""
-        super().check()
-        config = self.config
-        if config.d_head % 2:
-            raise ConfigError(
-                f"attention_position=rope turns pairs of columns, and a head has {config.d_head}; "
-                f"try d_attention={config.n_heads * (config.d_head + 1)}."
-            )
-
-    def stack(self) -> nn.Module:
-        """The angles."""
-        return RotaryTable(self.config)
-
-    def turn(self, query: Tensor, key: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
-        """Each pair of columns by the angle of its position."""
-        return rotate(query, shared), rotate(key, shared)
+    stack = AlibiSlopes
 
 
 class RotaryTable(nn.Module):
-    """Cosines and sines of the angles of RoPE; it grows when a longer window is read."""
+    """Cosines and sines of the angles of RoPE, (2, L, D/2); it grows with the window."""
 
     rotary: Tensor
 
@@ -151,7 +117,6 @@ class RotaryTable(nn.Module):
         self.register_buffer("rotary", self._table(config.context), persistent=False)
 
     def forward(self, reading: Reading) -> Tensor:
-        """(2, L, D/2)."""
         keys = reading.keys
         if keys > self.rotary.shape[1]:
             rows = max(keys, 2 * self.rotary.shape[1])  # event by event, it grows seldom
@@ -164,8 +129,52 @@ class RotaryTable(nn.Module):
         return rotary_table(length, self.config.d_head, base=self.config.position_base).float()
 
 
+class Rope(NoScheme):
+    """Queries and keys turned by their position (Su et al. 2021)."""
+
+    stack = RotaryTable
+
+    def check(self) -> None:
+        """Columns in pairs."""
+        super().check()
+        config = self.config
+        if config.d_head % 2:
+            raise ConfigError(
+                f"attention_position=rope turns pairs of columns, and a head has {config.d_head}; "
+                f"try d_attention={config.n_heads * (config.d_head + 1)}."
+            )
+
+    def turn(self, query: Tensor, key: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
+        """Each pair of columns by the angle of its position."""
+        return rotate(query, shared), rotate(key, shared)
+
+
+class UntiedPositions(nn.Module):
+    """Learned positions with queries and keys of their own, as a bias (H, L, S)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        d = config.d_model
+        self.position = nn.Embedding(config.positions, d)
+        self.norm = nn.LayerNorm(d)
+        self.query = Linear(d, config.attention_width, bias=False)
+        self.key = Linear(d, config.attention_width, bias=False)
+
+    def forward(self, reading: Reading) -> Tensor:
+        config, keys = self.config, reading.keys
+        config.require_learned_position(keys)
+        position = self.norm(self.position.weight[:keys])  # (S, d_model)
+        shape = (config.n_heads, config.d_head, config.d_model)
+        query, key = self.query.weight.view(shape), self.key.weight.view(shape)
+        with torch.autocast(position.device.type, enabled=False):
+            return untied_bias(position, query, key, reading.queries)
+
+
 class Untied(Biased):
     """Product of positions with positions, apart from content (Ke et al. 2021)."""
+
+    stack = UntiedPositions
 
     def check(self) -> None:
         """Position in attention alone, and enough of it."""
@@ -178,37 +187,6 @@ class Untied(Biased):
                 "keeps position out of the input; use input_position=none."
             )
 
-    def stack(self) -> nn.Module:
-        """The positions and their projections."""
-        return UntiedPositions(self.config)
-
     def turn(self, query: Tensor, key: Tensor, shared: Any) -> tuple[Tensor, Tensor]:
         """Products of content are divided by sqrt(2 D), as those of positions are."""
         return query / 2**0.5, key
-
-
-class UntiedPositions(nn.Module):
-    """Learned positions with queries and keys of their own."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.config = config
-        d = config.d_model
-        self.position = nn.Embedding(config.positions, d)
-        self.norm = nn.LayerNorm(d)
-        self.query = Linear(d, config.attention_width, bias=False)
-        self.key = Linear(d, config.attention_width, bias=False)
-
-    def forward(self, reading: Reading) -> Tensor:
-        """The bias (H, L, S).
-
-        Raises:
-            ShapeError: a position past the learned table.
-        """
-        config, keys = self.config, reading.keys
-        config.require_learned_position(keys)
-        position = self.norm(self.position.weight[:keys])  # (S, d_model)
-        shape = (config.n_heads, config.d_head, config.d_model)
-        query, key = self.query.weight.view(shape), self.key.weight.view(shape)
-        with torch.autocast(position.device.type, enabled=False):
-            return untied_bias(position, query, key, reading.queries)

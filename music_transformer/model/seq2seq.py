@@ -1,17 +1,9 @@
 """Encoder and decoder: performance events, written to a melody.
 
-melody steps (B, S) -> encoder, every step sees every step -> keys and values for each layer of the
-decoder; ids (B, L) -> decoder, whose layers are those of `MusicTransformer` with attention to the
-melody between attention and feed-forward -> logits (B, L, V) of the next event. Both sides have
-relative attention, the encoder's with distances of both signs.
-
-``cross_position="time"`` tells the attention to the melody which of its steps is *now*: the time of
-an event is the sum of the TIME_SHIFTs so far, so it is known from the ids alone. It is past the
-paper; ``none`` leaves it out.
-
-Weights that also exist in a `MusicTransformer` have the same names and shapes, and the attention to
-the melody starts as nothing. So a decoder that was trained alone can be put in place
-(`train --init`), and begins here as what it was.
+melody steps (B, S) -> encoder -> keys and values for each layer of the decoder; ids (B, L) ->
+decoder, whose layers are those of `MusicTransformer` with attention to the melody between attention
+and feed-forward -> logits (B, L, V). Weights that also exist in a `MusicTransformer` have the same
+names and shapes, so that `train --init` can begin with a decoder that was trained alone.
 
 Source: Huang et al. 2018, "Music Transformer", section 4.2; Vaswani et al. 2017.
 """
@@ -25,15 +17,15 @@ from music_transformer.errors import ShapeError
 from music_transformer.model.accompaniment_config import AccompanimentConfig
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.kv_cache import KVCache
-from music_transformer.model.linear import Linear
 from music_transformer.model.positions import NO_TIME, Reading
 from music_transformer.model.registry import register
-from music_transformer.model.terms import add_terms
 from music_transformer.model.transformer import (
+    Attention,
+    Decoder,
     DecoderLayer,
     InputEmbedding,
     Layer,
-    initialise_linear,
+    distance_table,
     scale_residual,
 )
 from music_transformer.ops.bidirectional import (
@@ -80,71 +72,59 @@ class AccompanimentCache(KVCache):
         self.time = torch.zeros_like(self.time)
 
 
-class TwoSidedAttention(nn.Module):
+class TwoSidedAttention(Attention):
     """Attention of the encoder: every step sees every step that is not PAD.
 
     ``rel_embedding`` (H, 2M - 1, D) has a row for each distance from -(M - 1) to M - 1.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.n_heads, width = config.n_heads, config.attention_width
-        self.query = Linear(config.d_model, width, bias=False)
-        self.key = Linear(config.d_model, width, bias=False)
-        self.value = Linear(config.d_model, width, bias=False)
-        self.out = Linear(width, config.d_model, bias=False)
+        d, heads = config.d_model, config.n_heads
+        super().__init__(d, config.attention_width, heads, d_source=d)
         self.rel_embedding: nn.Parameter | None = None
         if config.attention_position == "relative":
-            rows = 2 * config.distances - 1
-            self.rel_embedding = _table(config.n_heads, rows, config.d_head)
+            self.rel_embedding = distance_table(heads, 2 * config.distances - 1, config.d_head)
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         """x (B, S, d_encoder), keep (B, S) bool -> (B, S, d_encoder)."""
-        query, key, value = (
-            _heads(p(x), self.n_heads) for p in (self.query, self.key, self.value)
-        )  # (B, H, S, D)
+        query, key, value = (self.heads(p(x)) for p in (self.query, self.key, self.value))
         mixed = bidirectional_attention(query, key, value, self.rel_embedding, keep=keep)
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, S, d_encoder)
-        return out
+        return self.merged(mixed)
 
 
-class MelodyAttention(nn.Module):
-    """Attention from the decoder to the encoded melody; it starts as nothing, ``out`` being 0."""
+class MelodyAttention(Attention):
+    """Attention from the decoder to the encoded melody.
+
+    With ``cross_position="time"`` it knows which step of the melody is *now*; past the paper.
+    """
 
     def __init__(self, config: AccompanimentConfig) -> None:
-        super().__init__()
-        self.n_heads, width = config.n_heads, config.d_cross
-        self.query = Linear(config.d_model, width, bias=False)
-        self.key = Linear(config.d_encoder, width, bias=False)
-        self.value = Linear(config.d_encoder, width, bias=False)
-        self.out = Linear(width, config.d_model, bias=False)
+        heads = config.n_heads
+        super().__init__(config.d_model, config.d_cross, heads, d_source=config.d_encoder)
         self.rel_embedding: nn.Parameter | None = None
         self.rel_bias: nn.Parameter | None = None
         if config.cross_position == "time":
             rows = 2 * config.cross_distance - 1
-            self.rel_embedding = _table(config.n_heads, rows, width // config.n_heads)
+            self.rel_embedding = distance_table(heads, rows, config.d_cross // heads)
             away = (torch.arange(rows) - rows // 2).abs()  # (2M - 1,) steps
-            slopes = alibi_slopes(config.n_heads).float()  # each head begins with its own reach
+            slopes = alibi_slopes(heads).float()  # each head begins with its own reach
             self.rel_bias = nn.Parameter(-slopes[:, None] * away)  # (H, 2M - 1)
 
     def keys_and_values(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """encoded (B, S, d_encoder) -> two of (B, H, S, D)."""
-        return _heads(self.key(encoded), self.n_heads), _heads(self.value(encoded), self.n_heads)
+        return self.heads(self.key(encoded)), self.heads(self.value(encoded))
 
     def forward(
         self, x: Tensor, melody: tuple[Tensor, Tensor], keep: Tensor, step: Tensor
     ) -> Tensor:
         """x (B, L, d_model) at melody steps ``step`` (B, L) -> (B, L, d_model)."""
-        query, (key, value) = _heads(self.query(x), self.n_heads), melody
+        query, (key, value) = self.heads(self.query(x)), melody
         if self.rel_embedding is None or self.rel_bias is None:
             logits = query @ key.transpose(-2, -1) * query.shape[3] ** -0.5  # (B, H, L, S)
-            mixed = masked_softmax(logits, keep) @ value  # (B, H, L, D)
-        else:
-            mixed = time_relative_attention(
-                query, key, value, step=step, tables=(self.rel_embedding, self.rel_bias), keep=keep
-            )
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, L, d_model)
-        return out
+            return self.merged(masked_softmax(logits, keep) @ value)
+        tables = (self.rel_embedding, self.rel_bias)
+        mixed = time_relative_attention(query, key, value, step=step, tables=tables, keep=keep)
+        return self.merged(mixed)
 
 
 class EncoderLayer(Layer):
@@ -186,41 +166,28 @@ class AccompanimentLayer(DecoderLayer):
         self.melody_norm = nn.LayerNorm(config.d_model)
         self.melody_attention = MelodyAttention(config)
 
-    def forward(  # type: ignore[override]
-        self,
-        x: Tensor,
-        *,
-        layer: int,
-        melody: tuple[Tensor, Tensor],
-        keep: Tensor,
-        step: Tensor,
-        cache: KVCache | None = None,
+    def forward(
+        self, x: Tensor, *, layer: int, shared: tuple[Melody, Tensor], cache: KVCache | None = None
     ) -> Tensor:
-        """x (B, L, d_model) -> (B, L, d_model)."""
-        normed = self.attention_norm(x)
+        """x (B, L, d_model); shared are the melody and its step (B, L) where each id is."""
+        melody, step = shared
+        normed, keys = self.attention_norm(x), melody.layers[layer]
         x = x + self.dropout(self.attention(normed, layer=layer, cache=cache))
-        heard = self.melody_attention(self.melody_norm(x), melody, keep, step)
-        return self.feed_forward(x + self.dropout(heard))
+        mixed = self.melody_attention(self.melody_norm(x), keys, melody.keep, step)
+        return self.feed_forward(x + self.dropout(mixed))
 
 
-class AccompanimentTransformer(nn.Module):
-    """Encoder and decoder; see the module's text."""
+class AccompanimentTransformer(Decoder):
+    """Encoder and decoder; see the module's text. Attention to the melody starts as nothing."""
 
     def __init__(self, config: AccompanimentConfig) -> None:
         super().__init__()
         self.config = config
         self.encoder = MelodyEncoder(config.encoder)
-        self.input = InputEmbedding(config.decoder)
-        self.layers = nn.ModuleList(AccompanimentLayer(config) for _ in range(config.n_layers))
-        self.norm = nn.LayerNorm(config.d_model)
-        self.output = Linear(config.d_model, config.vocab_size)
-        self.terms = add_terms(self, config.decoder)
-        self.apply(initialise_linear)
-        with torch.no_grad():
-            scale_residual(self.encoder.layers)
-            scale_residual(self.layers)
-            for layer in self.layers:
-                layer.get_parameter("melody_attention.out.weight").zero_()
+        self.build(config.decoder, lambda: AccompanimentLayer(config))
+        scale_residual(self.encoder.layers)
+        for layer in self.layers:
+            nn.init.zeros_(layer.get_parameter("melody_attention.out.weight"))
 
     def forward(
         self,
@@ -230,50 +197,30 @@ class AccompanimentTransformer(nn.Module):
         source: Tensor | None = None,
         cache: AccompanimentCache | None = None,
     ) -> Tensor:
-        """Logits of the event after each id.
+        """Logits (B, L, V) of the event after each id.
 
         Args:
             ids: (B, L) int64.
-            place: not used; every model is told.
+            place: as other models take it; not used.
             source: (B or 1, S) int64, the melody; its step 0 is when the first id is read, so the
                 melody moves with the window. How far into its step an onset lies, in units of time,
                 is added to the id, times ``source_vocab_size``. With a cache it is needed once.
             cache: what was read before ``ids``, and the melody; both are added to it.
 
-        Returns:
-            (B, L, V).
-
         Raises:
             ShapeError: ids or source of another shape, more ids than the cache has room for, or no
                 melody at all.
         """
-        if ids.dim() != 2 or ids.shape[1] == 0:
-            raise ShapeError(f"ids is {tuple(ids.shape)}, expected (B, L) with L >= 1.")
-        start, time = 0, torch.zeros(1, dtype=torch.int64, device=ids.device)
-        if cache is not None:
-            cache.require_room(ids)
-            start, time = cache.length, cache.time
+        reading = self.reading(ids, None, cache)
         melody = self._melody(source, cache, batch=ids.shape[0])
-        time = time[:, None] + self._time_passed(ids)  # (B, L)
-        step = time // self.config.shifts_per_step  # (B, L)
-        place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
-        read = ids if cache is None else cache.append_ids(ids)  # (B, S)
-        reading = Reading(read, place, ids.shape[1], start + ids.shape[1], melody.anchors)
-        x = self.input(ids, reading)  # (B, L, d_model)
-        kept = None if cache is None else cache.kept
-        states = [term.read(reading, kept) for term in self.terms]
-        for term, state in zip(self.terms, states, strict=True):
-            x = term.embed(x, state)
-        for index, layer in enumerate(self.layers):
-            heard = melody.layers[index]
-            x = layer(x, layer=index, melody=heard, keep=melody.keep, step=step, cache=cache)
+        time = self._time_passed(ids)  # (B, L)
         if cache is not None:
-            cache.advance(ids.shape[1])
+            time = cache.time[:, None] + time
+        step = time // self.config.shifts_per_step  # (B, L)
+        reading = reading._replace(anchors=melody.anchors)
+        logits = self.decode(ids, reading, cache, (melody, step))
+        if cache is not None:
             cache.time = time[:, -1]
-        x = self.norm(x)
-        logits: Tensor = self.output(x)  # (B, L, V)
-        for term, state in zip(self.terms, states, strict=True):
-            logits = term.logits(x, logits, state)
         return logits
 
     def encode(self, source: Tensor, cache: AccompanimentCache) -> None:
@@ -312,11 +259,10 @@ class AccompanimentTransformer(nn.Module):
         source = source % self.config.source_vocab_size
         keep = source != self.config.source_pad
         encoded = self.encoder(source, keep)  # (B or 1, S, d_encoder)
-        layers = []
-        for layer in self.layers:
-            attention = layer.get_submodule("melody_attention")
-            assert isinstance(attention, MelodyAttention)
-            layers.append(attention.keys_and_values(encoded))
+        layers = [
+            layer.get_submodule("melody_attention").keys_and_values(encoded)  # type: ignore[operator]
+            for layer in self.layers
+        ]
         times = torch.arange(source.shape[1], device=source.device) * self.config.shifts_per_step
         times = torch.where(source < _ONSETS, times + into, NO_TIME)  # (B or 1, S), of onsets
         times, order = times.sort(dim=1, stable=True)
@@ -328,16 +274,6 @@ class AccompanimentTransformer(nn.Module):
         units = ids - (first - 1)  # (B, L)
         units = torch.where((units > 0) & (units <= count), units, 0)
         return units.cumsum(dim=1)
-
-
-def _table(heads: int, rows: int, d_head: int) -> nn.Parameter:
-    """Vectors of length about 1, one a head and distance: (H, rows, D)."""
-    return nn.Parameter(torch.randn(heads, rows, d_head) * d_head**-0.5)
-
-
-def _heads(x: Tensor, n_heads: int) -> Tensor:
-    """(B, L, H * D) -> (B, H, L, D)."""
-    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
 
 
 register("seq2seq", AccompanimentConfig, AccompanimentTransformer)

@@ -1,7 +1,7 @@
 """Terms from ids: what some models add to embeddings and logits because of what the ids mean.
 
-A term is a module that a setting of the config asks for, by the name of that setting; it is called
-twice in a pass. The paper's model has none. `INPUTS` has what takes the place of the whole input.
+A term is a module that a setting of the config asks for, by the name of that setting. The paper's
+model has none. `INPUTS` has what takes the place of the whole input.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,10 +40,8 @@ class Term(nn.Module):
     def read(self, reading: Reading, kept: dict[str, Any] | None) -> Any:
         """What the term makes of the ids of this pass.
 
-        Args:
-            reading: all ids of the window, and which are new.
-            kept: what the term wants to keep from one cached call to the next; the cache empties
-                it when it is cleared. None without a cache.
+        ``kept`` is what it wants to keep from one cached call to the next, emptied when the cache
+        is cleared; None without a cache.
         """
 
     def embed(self, x: Tensor, state: Any) -> Tensor:

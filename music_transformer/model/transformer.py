@@ -1,15 +1,11 @@
 """The Music Transformer: a causal decoder with relative attention, from ids to logits.
 
 ids (B, L) -> embeddings with positions -> n_layers of attention and feed-forward -> normalise ->
-logits (B, L, V) of the next event. It differs from the paper in normalising before each sublayer
-instead of after it, which trains without a long warm-up.
-
-The operator of attention is that of the positional scheme (`model/positions.py`; the paper's is
-`ops/relative.py`). What some models know of their ids is in `model/terms.py`.
-
-Source: Huang et al. 2018, "Music Transformer".
+logits (B, L, V). Unlike the paper it normalises before each sublayer, which trains without a long
+warm-up. Source: Huang et al. 2018, "Music Transformer".
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -45,11 +41,7 @@ class InputEmbedding(nn.Module):
         self.register_buffer("sinusoids", table, persistent=False)
 
     def forward(self, ids: Tensor, reading: Reading) -> Tensor:
-        """The new ids (B, L) of a reading -> (B, L, d_model).
-
-        Raises:
-            ShapeError: a position past the table of learned positions.
-        """
+        """The new ids (B, L) of a reading -> (B, L, d_model)."""
         scale = self.config.d_model**0.5
         x = self.embedding(ids) * scale  # (B, L, d_model)
         start, end = reading.keys - reading.queries, reading.keys
@@ -81,49 +73,45 @@ class InputEmbedding(nn.Module):
         return self.sinusoids[start:end].to(like.dtype)
 
 
-class CheckpointedLayer(nn.Module):
-    """A layer that, while ``checkpointing``, keeps only its input and is computed again backward.
+class Attention(nn.Module):
+    """The four projections of attention with H heads, over ``width`` numbers together."""
 
-    The generators are put where they were, so dropout and gradients are the same bit for bit. It
-    costs about one forward pass more.
+    def __init__(self, d_model: int, width: int, n_heads: int, *, d_source: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.query = Linear(d_model, width, bias=False)
+        self.key = Linear(d_source, width, bias=False)
+        self.value = Linear(d_source, width, bias=False)
+        self.out = Linear(width, d_model, bias=False)
 
-    Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
-    """
+    def heads(self, x: Tensor) -> Tensor:
+        """(B, L, H * D) -> (B, H, L, D)."""
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
 
-    checkpointing = False
-
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """What ``forward`` gives."""
-        if self.checkpointing and self.training and torch.is_grad_enabled():
-            return checkpoint(super().__call__, *inputs, use_reentrant=False, **named)
-        return super().__call__(*inputs, **named)
+    def merged(self, mixed: Tensor) -> Tensor:
+        """What the heads give, (B, H, L, D) -> (B, L, d_model)."""
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
 
 
-class CausalAttention(nn.Module):
+class CausalAttention(Attention):
     """Causal self-attention, with the tables of its positional scheme.
 
     Of the paper's scheme ``rel_embedding`` is E_r: one row a distance, one table a head (or one for
-    all heads of the layer), on keys only; a parameter like any other.
-
-    Source: Huang et al. 2018, "Relative positional self-attention".
+    all heads of the layer), on keys only.
     """
 
-    uncompiled = ("_attend",)  # by `training/compiled.py`
+    uncompiled = ("mixed",)  # by `training/precision.py`
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
+        d = config.d_model
+        super().__init__(d, config.attention_width, config.n_heads, d_source=d)
         self.config = config
-        width = config.attention_width
-        self.query = Linear(config.d_model, width, bias=False)
-        self.key = Linear(config.d_model, width, bias=False)
-        self.value = Linear(config.d_model, width, bias=False)
-        self.out = Linear(width, config.d_model, bias=False)
         self.scheme = scheme_of(config)
         self.tables = tuple(self.scheme.tables())
-        heads, d_head = 1 if config.shared_table else config.n_heads, config.d_head
-        for name, rows in self.scheme.tables().items():  # vectors of length about 1
-            table = torch.randn(heads, rows, d_head) * d_head**-0.5
-            self.register_parameter(name, nn.Parameter(table))  # (H or 1, rows, D)
+        heads = 1 if config.shared_table else config.n_heads
+        for name, rows in self.scheme.tables().items():
+            self.register_parameter(name, distance_table(heads, rows, config.d_head))
 
     def forward(
         self, x: Tensor, *, layer: int = 0, cache: KVCache | None = None, shared: object = None
@@ -132,31 +120,28 @@ class CausalAttention(nn.Module):
         query, key, value = self.projected(x, shared)  # (B, H, L, D)
         if cache is not None:
             key, value = cache.append(layer, key, value)  # (B, H, S, D)
-        mixed = self.mixed(query, key, value, shared)  # (B, H, L, D)
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))  # (B, L, d_model)
-        return out
+        return self.merged(self.mixed(query, key, value, shared))
 
     def projected(self, x: Tensor, shared: object) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value, (B, H, L, D) each, of x (B, L, d_model)."""
-        query, key, value = (self._heads(p(x)) for p in (self.query, self.key, self.value))
+        query, key, value = (self.heads(p(x)) for p in (self.query, self.key, self.value))
         return *self.scheme.turn(query, key, shared), value
 
     def mixed(self, query: Tensor, key: Tensor, value: Tensor, shared: object) -> Tensor:
         """Weights times values, by the operator of the scheme; shapes as in `Scheme.attend`."""
-        return self._attend(query, key, value, shared)
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, shared: object) -> Tensor:
         tables = {name: getattr(self, name) for name in self.tables}
         dropout = self.config.attention_dropout if self.training else 0.0
         return self.scheme.attend((query, key, value), tables, shared, dropout)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        """(B, L, H * D) -> (B, H, L, D)."""
-        return x.view(*x.shape[:2], self.config.n_heads, self.config.d_head).transpose(1, 2)
 
+class Layer(nn.Module):
+    """Attention, then feed-forward; each reads a normalised copy and adds to the stream.
 
-class Layer(CheckpointedLayer):
-    """Attention, then feed-forward; each reads a normalised copy and adds to the stream."""
+    While ``checkpointing`` it keeps only its input and is computed again backward, with the same
+    dropout. Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
+    """
+
+    checkpointing = False
 
     def __init__(self, config: ModelConfig, attention: nn.Module) -> None:
         super().__init__()
@@ -166,6 +151,12 @@ class Layer(CheckpointedLayer):
         self.expand = Linear(config.d_model, config.d_ff)
         self.contract = Linear(config.d_ff, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """What ``forward`` gives."""
+        if self.checkpointing and self.training and torch.is_grad_enabled():
+            return checkpoint(super().__call__, *inputs, use_reentrant=False, **named)
+        return super().__call__(*inputs, **named)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """x (B, L, d_model) with the feed-forward sublayer added."""
@@ -181,7 +172,7 @@ class DecoderLayer(Layer):
         super().__init__(config, CausalAttention(config))
 
     def forward(
-        self, x: Tensor, *, layer: int, cache: KVCache | None = None, shared: object = None
+        self, x: Tensor, *, layer: int, shared: Any, cache: KVCache | None = None
     ) -> Tensor:
         """x (B, L, d_model) -> (B, L, d_model)."""
         normed = self.attention_norm(x)
@@ -189,57 +180,45 @@ class DecoderLayer(Layer):
         return self.feed_forward(x + self.dropout(mixed))
 
 
-class MusicTransformer(nn.Module):
-    """Causal decoder; see the module's text."""
+class Decoder(nn.Module):
+    """A stack of layers from ids to logits; subclasses say what the layers share of a pass."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.config = config
+    def build(self, config: ModelConfig, new_layer: Callable[[], nn.Module]) -> None:
+        """Add the parts and draw all weights, those of parts that the model already has too."""
         self.input: InputEmbedding = input_class(config, InputEmbedding)(config)
-        self.positions = scheme_of(config).stack()
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        stack = scheme_of(config).stack
+        self.positions = None if stack is None else stack(config)
+        self.layers = nn.ModuleList(new_layer() for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.output = Linear(config.d_model, config.vocab_size)
         self.terms = add_terms(self, config)
         self.apply(initialise_linear)
-        with torch.no_grad():
-            scale_residual(self.layers)
+        scale_residual(self.layers)
 
-    def forward(
-        self, ids: Tensor, *, place: Tensor | None = None, cache: KVCache | None = None
-    ) -> Tensor:
-        """Logits of the event after each id.
-
-        Args:
-            ids: (B, L) int64.
-            place: (B, L) or (L,) int64, index of each id in its piece (START is 0); by default
-                ``ids`` is taken to be the beginning of a piece. The labels and relative time use
-                it; for relative time places must be consecutive, also across cached calls.
-            cache: what was read before ``ids``; the new keys and values are added to it.
-
-        Returns:
-            (B, L, V).
+    def reading(self, ids: Tensor, place: Tensor | None, cache: KVCache | None) -> Reading:
+        """The new ids (B, L) with those in the cache; by default its first one begins a piece.
 
         Raises:
-            ShapeError: ids that are not (B, L), or more of them than the cache has room for; with
-                relative time, places that do not go up by one.
+            ShapeError: ids that are not (B, L), or more of them than the cache has room for.
         """
         if ids.dim() != 2 or ids.shape[1] == 0:
             raise ShapeError(f"ids is {tuple(ids.shape)}, expected (B, L) with L >= 1.")
-        start = 0
         if cache is not None:
             cache.require_room(ids)
-            start = cache.length
+        start = 0 if cache is None else cache.length
+        end = start + ids.shape[1]
         if place is None:
-            place = torch.arange(start, start + ids.shape[1], device=ids.device)  # (L,)
+            place = torch.arange(start, end, device=ids.device)  # (L,)
         read = ids if cache is None else cache.append_ids(ids)  # (B, S)
-        reading = Reading(read, place, ids.shape[1], start + ids.shape[1])
+        return Reading(read, place, ids.shape[1], end)
+
+    def decode(self, ids: Tensor, reading: Reading, cache: KVCache | None, shared: Any) -> Tensor:
+        """Logits (B, L, V) after each of the new ids (B, L)."""
         x = self.input(ids, reading)  # (B, L, d_model)
         kept = None if cache is None else cache.kept
         states = [term.read(reading, kept) for term in self.terms]
         for term, state in zip(self.terms, states, strict=True):
             x = term.embed(x, state)
-        shared = None if self.positions is None else self.positions(reading)
         for index, layer in enumerate(self.layers):
             x = layer(x, layer=index, cache=cache, shared=shared)
         if cache is not None:
@@ -249,6 +228,35 @@ class MusicTransformer(nn.Module):
         for term, state in zip(self.terms, states, strict=True):
             logits = term.logits(x, logits, state)
         return logits
+
+
+class MusicTransformer(Decoder):
+    """Causal decoder; see the module's text."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.build(config, lambda: DecoderLayer(config))
+
+    def forward(
+        self, ids: Tensor, *, place: Tensor | None = None, cache: KVCache | None = None
+    ) -> Tensor:
+        """Logits (B, L, V) of the event after each id.
+
+        Args:
+            ids: (B, L) int64.
+            place: (B, L) or (L,) int64, index of each id in its piece (START is 0); by default
+                ``ids`` is taken to be the beginning of a piece. The labels and relative time use
+                it; for relative time places must be consecutive, also across cached calls.
+            cache: what was read before ``ids``; the new keys and values are added to it.
+
+        Raises:
+            ShapeError: ids that are not (B, L), or more of them than the cache has room for; with
+                relative time, places that do not go up by one.
+        """
+        reading = self.reading(ids, place, cache)
+        shared = None if self.positions is None else self.positions(reading)
+        return self.decode(ids, reading, cache, shared)
 
     def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
         """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
@@ -263,6 +271,7 @@ def initialise_linear(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
+@torch.no_grad()
 def scale_residual(layers: nn.ModuleList) -> None:
     """Make smaller what each layer adds: the stream's variance stays near 1 at any depth."""
     for layer in layers:
@@ -275,6 +284,11 @@ def embedding_table(rows: int, d: int) -> nn.Embedding:
     embedding = nn.Embedding(rows, d)
     nn.init.normal_(embedding.weight, std=d**-0.5)
     return embedding
+
+
+def distance_table(heads: int, rows: int, d_head: int) -> nn.Parameter:
+    """Vectors of length about 1, one a head and distance: (H, rows, D)."""
+    return nn.Parameter(torch.randn(heads, rows, d_head) * d_head**-0.5)
 
 
 register("decoder", ModelConfig, MusicTransformer)

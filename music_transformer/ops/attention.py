@@ -1,18 +1,7 @@
 """Attention beside the paper's: without a positional term, with a bias, with Shaw's vectors.
 
-Shaw's relative attention clips distances and has vectors on keys and on values:
-
-    logits[i, j] = q_i . (k_j + a_K[c]) / sqrt(D)
-    out[i]       = sum_j weights[i, j] (v_j + a_V[c])            c = clip(i - j, -K, K)
-
-There are only 2K + 1 vectors, however long the input, so nothing need be gathered per pair: the
-query is multiplied with the 2K + 1 vectors and the *products* are gathered; the weights are summed
-by clipped distance and the sums multiplied with the vectors. Memory O(K D) for the embeddings
-(gathered: O(L S D)) and O(L S) for the logits. The paper drops the vectors on values and does not
-clip.
-
-Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", section 3.3 and
-equations 3 to 5.
+All of it reads query (B, H, L, D), the last L of the S positions, key and value (B, H, S, D), and
+gives (B, H, L, D). ``block`` is N of local attention, None for global; ``dropout`` is on weights.
 """
 
 import math
@@ -36,16 +25,7 @@ def plain_attention(
     """Attention without any positional term (PyTorch's fused kernel).
 
     Causal, an order is still known: the first query sees one key, the second two ("NoPE").
-
-    Args:
-        query: (B, H, L, D), the last L of the S positions.
-        key, value: (B, H, S, D).
-        causal: False lets every query see every key, in no order.
-        block: N for local attention in blocks (causal only), None for global.
-        dropout: on attention weights.
-
-    Returns:
-        (B, H, L, D).
+    Otherwise every query sees every key, in no order; ``block`` is for causal attention only.
     """
     queries, keys = query.shape[2], key.shape[2]
     if not causal or (block is None and queries == 1):
@@ -67,10 +47,7 @@ def biased_attention(
 ) -> Tensor:
     """Causal attention with a number added to each logit: softmax(Q K^T / sqrt(D) + bias) V.
 
-    Cost: the bias of all heads, O(H L S) memory, shared by the batch.
-
-    Shapes and options are those of `plain_attention`; ``bias`` is (H or 1, L, S) and not scaled,
-    see `ops/positions.py`.
+    ``bias`` is (H or 1, L, S), not scaled, and shared by the batch; see `ops/positions.py`.
     """
     queries, keys = query.shape[2], key.shape[2]
     bias = bias.to(query.dtype)
@@ -95,17 +72,13 @@ def clipped_rows(queries: int, keys: int, rows: int, *, clip_distance: int) -> T
 
 
 def relative_logits_by_clipping(query: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
-    """Query times the embedding of each pair's clipped distance, gathered after the product.
-
-    (B, H, L, D), (H or 1, R, D) with R = 2K + 1 or K + 1, and the (L, S) of `clipped_rows` give
-    (B, H, L, S), not scaled.
-    """
+    """Query times the vector of each clipped distance, gathered after the product, not scaled."""
     by_distance = query @ rel_embedding.mT  # (B, H, L, R)
     return by_distance.gather(-1, rows.expand(*query.shape[:2], -1, -1))  # (B, H, L, S)
 
 
 def relative_values_by_clipping(weights: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
-    """Sum of the embeddings of clipped distances by weights (B, H, L, S): (B, H, L, D)."""
+    """Sum of the vectors of clipped distances by weights (B, H, L, S): (B, H, L, D)."""
     by_distance = weights.new_zeros(*weights.shape[:3], rel_embedding.shape[1])  # (B, H, L, R)
     index = rows.expand_as(weights)  # (B, H, L, S)
     return by_distance.scatter_add(-1, index, weights) @ rel_embedding  # (B, H, L, D)
@@ -123,13 +96,19 @@ def shaw_attention(
     block: int | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Attention with clipped relative vectors on keys and values; see the module's text.
+    """Attention with vectors of clipped distance, clip(i - j, -K, K) = c, on keys and values:
 
-    Shapes and options are those of `plain_attention`.
+        logits[i, j] = q_i . (k_j + a_K[c]) / sqrt(D)
+        out[i] = sum_j weights[i, j] (v_j + a_V[c])
+
+    There are few vectors, so nothing is gathered per pair: the *products* with the query are, and
+    weights are summed by distance first. Memory O(K D), not O(L S D), and O(L S) for the logits.
+
+    Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", equations 3
+    to 5. Huang et al. 2018 drop the vectors on values and do not clip.
 
     Args:
-        key_embedding: (H or 1, R, D), R = 2K + 1 rows for distances -K..K, or K + 1 for 0..K.
-        value_embedding: likewise.
+        key_embedding, value_embedding: (H or 1, R, D), of the R rows of `clipped_rows`.
         clip_distance: K.
     """
     queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]

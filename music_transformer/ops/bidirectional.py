@@ -1,27 +1,6 @@
 """Attention of and to an encoder: to both sides, and to keys on a clock.
 
-**To both sides**, with the paper's relative term:
-
-    logits[i, j] = (q_i . k_j + q_i . E[i - j]) / sqrt(D)      |i - j| <= M - 1
-                 = (q_i . k_j) / sqrt(D)                       farther apart
-
-`ops/skew.py` knows distances 0 and up; here they run from -(M - 1), a key that comes later, to
-M - 1. The skew is the same idea with rows twice as long: query times embedding, (L, 2L - 1) with
-the farthest past first, read with a row stride that is one shorter, is indexed by key. It is a
-view, and unlike the causal one it has no left-overs to hide.
-
-Source: Huang et al. 2018, "Memory efficient implementation of relative position-based attention";
-Shaw et al. 2018 for both sides.
-
-**To keys on a clock**, one a step, from queries whose time is known. A decoder's events are no
-clock: between two of them no time passes, or a second. But the time of each is known, so the
-relative term can be taken over time instead of position:
-
-    logits[i, j] = (q_i . k_j + q_i . E[d]) / sqrt(D) + b[d]      d = j - step_i, within -(M-1)..M-1
-
-j is the step of the key, step_i that of the query; farther keys share the row of M - 1, as in Shaw
-et al. 2018. One number a head and distance, b, lets a head find "now" whatever its query is. It is
-past the paper, whose models for melodies have no such term.
+It is past the paper, whose models for melodies have no relative term of either kind.
 """
 
 import math
@@ -34,10 +13,10 @@ from music_transformer.errors import ShapeError
 
 
 def bidirectional_skew(rel_logits: Tensor) -> Tensor:
-    """Move logits (B, H, L, 2L - 1) indexed by distance to logits (B, H, L, L) indexed by key.
+    """Move logits (B, H, L, 2L - 1) by distance, L - 1 to -(L - 1), to (B, H, L, L) by key.
 
-    ``out[..., i, j] == rel_logits[..., i, L - 1 - i + j]``: the first column is distance L - 1, the
-    middle one 0, the last -(L - 1). The result is a view.
+    ``out[..., i, j] == rel_logits[..., i, L - 1 - i + j]``: rows read with a stride that is one
+    shorter. It is a view, and unlike the causal `skew` has no left-overs to hide.
 
     Raises:
         ShapeError: another number of columns.
@@ -58,13 +37,8 @@ def bidirectional_skew(rel_logits: Tensor) -> Tensor:
 def bidirectional_logits(query: Tensor, rel_embedding: Tensor) -> Tensor:
     """Relative logits of every pair of positions, by one matrix product and the skew.
 
-    Args:
-        query: (B, H, L, D).
-        rel_embedding: (H or 1, 2M - 1, D); row r belongs to distance r - (M - 1), the position of
-            the query less that of the key. Farther apart nothing is added.
-
-    Returns:
-        (B, H, L, L), not scaled. Memory: O(L^2) for the logits, O(L D) for the embeddings.
+    ``query`` is (B, H, L, D), ``rel_embedding`` (H or 1, 2M - 1, D), whose row r belongs to
+    distance r - (M - 1), query less key. The result is (B, H, L, L), not scaled, 0 farther apart.
     """
     length, known = query.shape[2], rel_embedding.shape[1] // 2 + 1  # M
     near = min(known, length)
@@ -82,16 +56,17 @@ def bidirectional_attention(
     *,
     keep: Tensor | None = None,
 ) -> Tensor:
-    """Attention of every position to every position that is kept.
+    """Attention of every position to every position that is kept, with the paper's relative term.
+
+        logits[i, j] = (q_i . k_j + q_i . E[i - j]) / sqrt(D)      |i - j| <= M - 1
+
+    Source: Huang et al. 2018; Shaw et al. 2018 for both sides.
 
     Args:
         query, key, value: (B, H, L, D).
         rel_embedding: (H or 1, 2M - 1, D) as in `bidirectional_logits`; None adds nothing.
         keep: (B, L) bool, True = may be attended to; None keeps all. A sequence that keeps nothing
             gets the mean of its values.
-
-    Returns:
-        (B, H, L, D).
     """
     logits = query @ key.transpose(-2, -1)  # (B, H, L, L)
     if rel_embedding is not None:
@@ -117,19 +92,21 @@ def time_relative_attention(
     tables: tuple[Tensor, Tensor],
     keep: Tensor | None = None,
 ) -> Tensor:
-    """Attention with the relative term over time; memory O(L S), never an (L, S, D) tensor.
+    """Attention (B, H, L, D) with the relative term over time; memory O(L S).
+
+    Events are no clock: between two of them no time passes, or a second. But the time of each is
+    known, so the term can be that of d = j - step_i, clipped to -(M-1)..M-1 as in Shaw et al. 2018:
+
+        logits[i, j] = (q_i . k_j + q_i . E[d]) / sqrt(D) + b[d]
+
+    b lets a head find "now" whatever its query is.
 
     Args:
         query: (B, H, L, D).
-        key: (B or 1, H, S, D), one a step, step 0 first.
-        value: (B or 1, H, S, D).
+        key, value: (B or 1, H, S, D), one a step, step 0 first.
         step: (B, L) int64, at which step each query is.
-        tables: rel_embedding (H, 2M - 1, D), whose row r belongs to steps r - (M - 1) from the
-            query's, and rel_bias (H, 2M - 1).
+        tables: E (H, 2M - 1, D), whose row r belongs to d = r - (M - 1), and b (H, 2M - 1).
         keep: (B or 1, S) bool, True = may be attended to.
-
-    Returns:
-        (B, H, L, D).
     """
     rel_embedding, rel_bias = tables
     farthest, keys = rel_embedding.shape[1] // 2, key.shape[2]

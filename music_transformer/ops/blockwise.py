@@ -6,15 +6,9 @@ the table). Read with a row stride of w, from column b - 1 on, that memory *is* 
 
     row r, column c of the view  =  buffer[r, b - 1 - r + c]  =  distance (w - b + r) - c
 
-so the skew of `ops/skew.py` costs no copy, and query times key is accumulated into the view by a
-matrix product with beta = 1. The backward pass recomputes each block from the saved log-sum-exp and
-uses the same view for the gradient of the table.
-
-With a window it is the paper's local attention (Huang et al. 2018, "Relative local attention"): own
-block of N positions and the one before, any length. Attention dropout would need the weights of the
-forward pass again; it exists in `ops/reference.py` and `ops/skew.py` only.
-
-Where queries take turns with V tables, each V-th row of the buffer comes from its own, at no cost.
+so the skew costs no copy, and query times key is accumulated into the view. The backward pass
+recomputes each block from the saved log-sum-exp. With a window it is the paper's local attention:
+the own block of N positions and the one before. Of V tables each V-th row of the buffer has one.
 """
 
 import math
@@ -90,10 +84,9 @@ def _groups(batch: int, heads: int, width: int) -> Iterator[tuple[int, int, slic
 
 
 def _tables_of_block(table: Tensor, heads: slice, width: int, first: int) -> list[Tensor]:
-    """The last ``width + 1`` rows of the tables of `farthest_first`, for some heads.
+    """V views (heads or 1, width + 1, D) of `farthest_first`'s tables, in the turns of a block.
 
-    V views (heads or 1, width + 1, D), in the order in which the rows of a block take turns with
-    them; ``first`` is the table of its first row, counted without end.
+    ``first`` is the table of its first row, counted without end.
     """
     rows = table[:, :, table.shape[2] - 1 - width :]  # (V, H or 1, width + 1, D)
     rows = rows if rows.shape[1] == 1 else rows[:, heads]

@@ -1,11 +1,7 @@
 """Relative attention in a fused kernel for CUDA, trusted only after it agreed with the skew.
 
-The forward pass is one Triton kernel; the backward pass is that of `ops/blockwise.py`, from the
-same saved log-sum-exp, so its gradients rest on code that is tested everywhere. Before the first
-use on a device and head width a small problem is computed both ways; where they differ, or Triton
-is missing or fails, the answer of `fused_works` is False and `auto` does without.
-
-On a CPU the kernel runs in Triton's interpreter only (``TRITON_INTERPRET=1``): for tests.
+The forward pass is one Triton kernel, the backward pass that of `ops/blockwise.py`. On a CPU the
+kernel runs in Triton's interpreter only (``TRITON_INTERPRET=1``): for tests.
 """
 
 import functools

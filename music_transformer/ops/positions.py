@@ -1,10 +1,7 @@
 """Positional signals as plain tensors: sinusoids, T5's buckets, ALiBi's slopes, rotation, TUPE.
 
-Distance is query minus key. Schemes that only add a number to each logit return it as a bias
-(H, L, S), where the queries are the last L of the S positions; what a later key gets is arbitrary,
-for the causal mask hides it. None of these tensors is scaled: a bias is added to the logits after
-their division by sqrt(D).
-
+Distance is query minus key. A bias is (H, L, S) for the last L of the S positions, added to the
+logits after their division by sqrt(D); what a later key gets is arbitrary.
 `music_transformer.positions` offers these formulas on numpy arrays, to play with.
 """
 
@@ -16,14 +13,11 @@ from torch.nn import functional as F
 
 
 def sinusoidal_table(length: int, d: int, *, base: float = 10000.0) -> Tensor:
-    """Sinusoids of positions 0..length-1: sine in even columns, cosine in odd ones.
+    """Sinusoids of positions 0..length-1, (length, d) float32: sine in even columns, cosine in odd.
 
     ``out[t, 2i] = sin(t / base^(2i/d))``, ``out[t, 2i+1] = cos(t / base^(2i/d))``.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
-
-    Returns:
-        (length, d) float32, computed in float64.
     """
     column = torch.arange(0, d, 2, dtype=torch.float64)  # (ceil(d/2),)
     angle = torch.arange(length, dtype=torch.float64)[:, None] / base ** (column / d)
@@ -34,17 +28,9 @@ def sinusoidal_table(length: int, d: int, *, base: float = 10000.0) -> Tensor:
 
 
 def rotary_table(length: int, d: int, *, base: float = 10000.0) -> Tensor:
-    """Cosines and sines of the angles ``t base^(-2i/d)`` of positions 0..length-1.
+    """Cosines and sines of the angles ``t base^(-2i/d)``, d even: (2, length, d/2) float64.
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding".
-
-    Args:
-        length: number of positions.
-        d: width of a head, even.
-        base: of the wavelengths.
-
-    Returns:
-        (2, length, d/2) float64, the cosines first.
     """
     column = torch.arange(0, d, 2, dtype=torch.float64)  # (d/2,)
     angle = torch.arange(length, dtype=torch.float64)[:, None] / base ** (column / d)
@@ -52,19 +38,12 @@ def rotary_table(length: int, d: int, *, base: float = 10000.0) -> Tensor:
 
 
 def rotate(x: Tensor, table: Tensor) -> Tensor:
-    """Each pair of columns (2i, 2i+1) turned by the angle of its position.
+    """Each pair of columns (2i, 2i+1) of x (B, H, L, D) turned by the angle of its position.
 
-    A query turned by position t and a key turned by position s have the product of the query turned
-    by t - s and the plain key: only the distance is left.
+    ``table`` has the rows of these positions, (2, L, D/2) of `rotary_table`. The product of a query
+    and a key that were turned depends on their distance only.
 
     Source: Su et al. 2021, "RoFormer", equation 34.
-
-    Args:
-        x: (B, H, L, D), D even.
-        table: (2, L, D/2) of `rotary_table`, the rows of the positions of ``x``.
-
-    Returns:
-        (B, H, L, D), same dtype.
     """
     cosine, sine = table.to(x.dtype)  # each (L, D/2)
     even, odd = x[..., 0::2], x[..., 1::2]  # each (B, H, L, D/2)
@@ -76,17 +55,9 @@ def t5_buckets(distance: Tensor, *, buckets: int = 32, max_distance: int = 128) 
     """Bucket of each causal distance: half of them exact, half of growing, logarithmic width.
 
     With 32 buckets to 128: 0-15 exact, then 16-18, 19-20, 21-23 and so on; 113 and more share the
-    last. Later keys (distance < 0) fall in bucket 0, where T5 leaves them to the mask too.
+    last. Later keys (distance < 0) fall in bucket 0. Int64 of any shape; ``buckets`` is even.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1.
-
-    Args:
-        distance: int64, any shape.
-        buckets: their number, even.
-        max_distance: from here on, at the latest, all distances share the last bucket.
-
-    Returns:
-        int64 in 0..buckets-1, shape of ``distance``.
     """
     exact = buckets // 2
     distance = distance.clamp(min=0)
@@ -98,16 +69,9 @@ def t5_buckets(distance: Tensor, *, buckets: int = 32, max_distance: int = 128) 
 
 
 def bias_by_distance(by_distance: Tensor, queries: int) -> Tensor:
-    """Bias of each pair of positions from one number a distance: constant along diagonals.
+    """Bias (H, L, S) from one number a distance, (H, S): constant along diagonals, later keys 0.
 
-    ``out[h, i, j] = by_distance[h, distance]``, distance = (S - L + i) - j.
-
-    Args:
-        by_distance: (H, S), distances 0..S-1.
-        queries: L, the last L of the S positions.
-
-    Returns:
-        (H, L, S); 0 where the key lies after the query. No gather: its gradient is a plain sum.
+    ``out[h, i, j] = by_distance[h, (S - L + i) - j]``. No gather: its gradient is a plain sum.
     """
     keys = by_distance.shape[1]
     line = F.pad(by_distance.flip(1), (0, queries - 1))  # (H, S+L-1), distance S-1 down to -(L-1)
@@ -122,14 +86,11 @@ def t5_bias(table: Tensor, queries: int, keys: int, max_distance: int = 128) -> 
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """The slope of each head: ``2^(-8 h / H)``, h = 1..H, for H a power of two.
+    """The slope of each head, (H,) float64: ``2^(-8 h / H)``, h = 1..H, for H a power of two.
 
     For other H: the slopes of the power of two below, then every other slope of the power above.
 
     Source: Press et al. 2022, "Train Short, Test Long", section 3 and its code.
-
-    Returns:
-        (H,) float64, positive.
     """
     below = 2 ** (heads.bit_length() - 1)
     slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
@@ -144,21 +105,12 @@ def alibi_bias(slopes: Tensor, queries: int, keys: int) -> Tensor:
 
 
 def untied_bias(position: Tensor, query_weight: Tensor, key_weight: Tensor, queries: int) -> Tensor:
-    """Product of positions with positions, apart from content: ``(p_i U_Q) (p_j U_K) / sqrt(2 D)``.
+    """Product of positions with positions, ``(p_i U_Q) (p_j U_K) / sqrt(2 D)``: (H, L, S).
 
-    The content term is divided by ``sqrt(2 D)`` too, so that the two together have the variance of
-    one.
+    The content term is divided by ``sqrt(2 D)`` too: both together have the variance of one.
+    ``position`` is (S, d_model); ``query_weight`` U_Q and ``key_weight`` U_K are (H, D, d_model).
 
     Source: Ke et al. 2021, "Rethinking Positional Encoding in Language Pre-training", equation 7.
-
-    Args:
-        position: (S, d_model), what is known of positions 0..S-1.
-        query_weight: (H, D, d_model), U_Q of each head.
-        key_weight: (H, D, d_model), U_K of each head.
-        queries: L, the last L of the S positions.
-
-    Returns:
-        (H, L, S).
     """
     keys, d_head = position.shape[0], query_weight.shape[1]
     query = position[keys - queries :] @ query_weight.mT / math.sqrt(2 * d_head)  # (H, L, D)

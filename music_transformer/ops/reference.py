@@ -3,13 +3,8 @@
     logits[i, j] = (q_i . k_j + q_i . E[i - j]) / sqrt(D)      distance i - j in 0..M-1
                  = (q_i . k_j) / sqrt(D)                       distance M and beyond
 
-for every key j that query i may attend to, see `causal_mask`. The embeddings are gathered for every
-pair, as in Shaw et al. 2018: O(L S D) memory for them beside O(L S) for the logits. Huang et al.
-2018 print 8.5 GB for it at L = 2048 and D = 512; `ops/skew.py` and `ops/blockwise.py` give the same
-numbers without it.
-
-Two generalisations cost the fast implementations nothing: queries may take turns with V tables, and
-queries and keys may have P columns more than the D that meet the tables.
+for every key j that query i may attend to. Embeddings are gathered for every pair, as in Shaw et
+al. 2018: O(L S D) memory, 8.5 GB at L = 2048 and D = 512 as Huang et al. 2018 print.
 """
 
 import math
@@ -24,10 +19,8 @@ def causal_mask(
 ) -> Tensor:
     """Which key a query may attend to: (L, S) bool, True = may attend.
 
-    Queries are the last L of S positions: query i has position S - L + i, so one function serves
-    the full pass (L = S) and cached decoding (L < S). Global: every key up to the query itself.
-    Local (``block`` = N): of those, the keys of the query's own block of N positions and of the
-    whole block before it, that is distances 0..2N-1.
+    Queries are the last L of S positions. Global: every key up to the query itself. Local
+    (``block`` = N): of those, the query's own block of N positions and the whole block before it.
 
     Source: Huang et al. 2018, "Relative local attention".
     """
@@ -42,12 +35,9 @@ def causal_mask(
 def relative_logits_by_gather(
     query: Tensor, tables: Tensor, keys: int, *, first: int = 0
 ) -> Tensor:
-    """Relative logits, with the embedding of each pair of positions gathered first.
+    """As `ops.skew.relative_logits_by_skew`, with the embedding of each pair of positions gathered.
 
-    Arguments and result as in `ops.skew.relative_logits_by_skew`, but 0 where the key lies after
-    the query.
-
-    Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", equation 4.
+    0 where the key lies after the query. Source: Shaw et al. 2018, equation 4.
     """
     queries = query.shape[2]
     position = torch.arange(keys, device=query.device)  # (S,)

@@ -50,10 +50,9 @@ FEW_LOGITS_ELSEWHERE = (1 << 22, 1 << 20)
 def choose_implementation(
     queries: int, keys: int, *, dropout: float = 0.0, device: str = "cpu", gradients: bool = True
 ) -> str:
-    """What ``auto`` stands for with L queries and S keys: ``skew`` or ``blockwise``.
+    """What ``auto`` stands for with L queries and S keys where it is not ``fused``.
 
-    On CUDA ``fused`` goes before both where it works and is able to. ``gradients`` says whether a
-    backward pass will follow, for which skew keeps its maps.
+    ``gradients`` says whether a backward pass will follow, for which skew keeps its maps.
     """
     few = FEW_LOGITS.get(device, FEW_LOGITS_ELSEWHERE)[int(gradients)]
     if dropout > 0.0 or queries == 1 or queries * keys <= few:
@@ -91,12 +90,10 @@ def relative_attention(
         implementation: one of `CHOICES`.
 
     Returns:
-        (B, H, L, D), in the dtype of ``value``. On a CPU half-precision inputs are computed in
-        float32.
+        (B, H, L, D), in the dtype of ``value``. On a CPU half precision is computed in float32.
 
     Raises:
-        ConfigError: unknown implementation, one that does not work here, or one that is asked for
-            what it cannot do.
+        ConfigError: an implementation that is unknown, does not work here, or cannot do this.
     """
     tables = tables if tables.dim() == 4 else tables[None]  # (V, H or 1, M, D)
     paper = tables.shape[0] == 1 and query.shape[3] == tables.shape[3]

@@ -2,10 +2,9 @@
 # (Triton's language is not Python's: arguments are pointers, annotations are compile-time marks.)
 """Relative attention as one Triton kernel: a tile of logits lives in registers, never in memory.
 
-Importing this file needs Triton; `ops/fused.py` does so only where it is installed. A program
-handles BM queries of one head and walks over tiles of BN = BM keys with a streaming softmax. The
-relative logits of a tile are one more product, with the BM + BN embeddings of the distances that
-occur in it, gathered along the rows: the skew of `ops/skew.py`, tile by tile.
+Importing this file needs Triton. A program handles BM queries of one head and walks over tiles of
+BM keys with a streaming softmax. The relative logits of a tile are one more product, with the 2 BM
+embeddings of the distances that occur in it, gathered along the rows: the skew, tile by tile.
 """
 
 import triton

@@ -196,7 +196,8 @@ def terms_of_the_first_layer(model: Any, ids: Any) -> dict[str, Any]:
 
 def _relative_logits(model: Any, ids: Any, place: Any, query: Any) -> Any:
     """Query times the vectors of distance, step and interval in the first layer: (1, H, L, L)."""
-    from music_transformer.model.chorale import Tables, operands, turns_of
+    from music_transformer.model.chorale import Tables, VoiceTurns, operands
+    from music_transformer.model.positions import Reading
     from music_transformer.ops.skew import relative_logits_by_skew
 
     attention, config = model.layers[0].attention, model.config
@@ -204,13 +205,7 @@ def _relative_logits(model: Any, ids: Any, place: Any, query: Any) -> Any:
         getattr(attention, name, None) for name in ("time_embedding", "pitch_embedding")
     )
     tables = Tables(attention.rel_embedding, time, interval, config.voice_labels)
-    turns = turns_of(
-        ids,
-        place,
-        max(1, config.voice_labels),
-        time=config.relative_time,
-        pitch=config.relative_pitch,
-    )
+    turns = VoiceTurns(config)(Reading(ids, place, ids.shape[1], ids.shape[1]))
     d = config.d_head
     query, key, by_voice = operands(query, query, tables, turns)  # columns past d are of intervals
     distances = relative_logits_by_skew(query[..., :d], by_voice, ids.shape[1])

@@ -18,25 +18,24 @@ from music_transformer.ops.attention import biased_attention
 from music_transformer.ops.relative import FUSED_WORKS, IMPLEMENTATIONS
 
 
-class NearestKeys(Scheme):
-    """A learned number of each head times the square root of the distance."""
-
-    def stack(self) -> nn.Module:
-        return Slopes(self.config.n_heads)
-
-    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
-        return biased_attention(*qkv, shared, dropout=dropout)
-
-
 class Slopes(nn.Module):
-    def __init__(self, heads: int) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.slope = nn.Parameter(torch.ones(heads))
+        self.slope = nn.Parameter(torch.ones(config.n_heads))
 
     def forward(self, reading: Reading) -> Tensor:
         position = torch.arange(reading.keys, dtype=self.slope.dtype)
         distance = (position[-reading.queries :, None] - position).clamp(min=0)  # (L, S)
         return -self.slope[:, None, None] * distance.sqrt()
+
+
+class NearestKeys(Scheme):
+    """A learned number of each head times the square root of the distance."""
+
+    stack = Slopes
+
+    def attend(self, qkv: QKV, tables: TensorsByName, shared: Any, dropout: float) -> Tensor:
+        return biased_attention(*qkv, shared, dropout=dropout)
 
 
 class Forgotten(Scheme):

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def _attention_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CausalAttention, "_attend", CausalAttention._attend)
+    monkeypatch.setattr(CausalAttention, "mixed", CausalAttention.mixed)
 
 
 def test_without_a_compiler_the_flag_is_refused_in_one_line(
@@ -58,7 +58,7 @@ def test_gradients_are_those_of_the_model_and_its_names_stay(
 
 
 def test_attention_is_left_out_once() -> None:
-    module._leave_out(CausalAttention, "_attend")
-    first = vars(CausalAttention)["_attend"]
-    module._leave_out(CausalAttention, "_attend")
-    assert vars(CausalAttention)["_attend"] is first
+    module._leave_out(CausalAttention, "mixed")
+    first = vars(CausalAttention)["mixed"]
+    module._leave_out(CausalAttention, "mixed")
+    assert vars(CausalAttention)["mixed"] is first
