@@ -1,17 +1,10 @@
-"""The files of a checkpoint: weights, model config, tokenizer config.
+"""The files of a checkpoint; nothing in it is ever unpickled.
 
-A checkpoint is ``model.safetensors``,
-``config.json`` and, for people, ``README.md``; nothing in it is ever unpickled. The folder of a
-training run counts as a checkpoint too: its best step, or its latest where none was evaluated.
-
-``config.json`` is ``{"format": 1, "kind": "decoder", "model": ..., "tokenizer": ..., "training":
-...}``; ``kind`` says which model class the ``model`` part configures. There may be ``"sampling":
-{"temperature": ..., "top_k": ..., "top_p": ..., "min_p": ...}``, any of them: how to draw from this
-model where the call does not say. Weights may be stored in half precision; a loaded model is always
-float32.
-
-Weights too large for one file stand in several, as is usual: ``model-00001-of-00003.safetensors``
-and so on, with ``model.safetensors.index.json`` to say which weight is where.
+``config.json`` is ``{"format": 1, "kind": ..., "model": ..., "tokenizer": ..., "training": ...}``;
+``kind`` says which model class the ``model`` part configures. There may be ``"sampling"``: how to
+draw from this model where the call does not say. Weights may be in half precision; a loaded model
+is always float32. Those too large for one ``model.safetensors`` stand in several, with
+``model.safetensors.index.json`` to say which is where.
 """
 
 import json
@@ -53,7 +46,7 @@ def write_files(
     max_file_bytes: int | None = None,
 ) -> None:
     """Write weights and config into ``folder`` as it is; who calls makes the whole atomic."""
-    weights = {name: _stored(tensor, half) for name, tensor in model.state_dict().items()}
+    weights = {name: on_cpu(tensor, half=half) for name, tensor in model.state_dict().items()}
     _write_weights(folder, weights, max_file_bytes)
     said = {} if sampling is None else sampling.to_dict()
     config = {
@@ -106,11 +99,7 @@ def sampling_of(config: Mapping[str, Any]) -> Sampling:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint.
-
-    Raises:
-        CheckpointError: the file is missing or holds something else.
-    """
+    """The JSON object in a file of a checkpoint; `CheckpointError` where there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -123,11 +112,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, on the CPU.
-
-    Raises:
-        CheckpointError: the file is missing, cut short or no safetensors file.
-    """
+    """All tensors of a safetensors file, on the CPU; `CheckpointError` where it is not whole."""
     try:
         return load_file(path, device="cpu")
     except FileNotFoundError as error:
@@ -156,10 +141,7 @@ def is_made(name: str) -> bool:
 def load_weights(model: Any, folder: Path, *, zero: Collection[str] = ()) -> None:
     """Put the weights of a checkpoint folder into ``model``, every one of them and no other.
 
-    Args:
-        model: whose weights are replaced.
-        folder: of the checkpoint.
-        zero: last parts of the names of weights that become zero where the checkpoint has none.
+    Those whose last part of the name is in ``zero`` become zero where the checkpoint has none.
 
     Raises:
         CheckpointError: a weight is missing, unknown or of another shape; the first is named.
@@ -246,11 +228,7 @@ def _write_weights(folder: Path, weights: dict[str, Tensor], max_bytes: int | No
 
 
 def _shards(weights: Mapping[str, Tensor], max_bytes: int) -> list[dict[str, Tensor]]:
-    """The weights in their order, as many at a time as a file of ``max_bytes`` has room for.
-
-    Raises:
-        ConfigError: a weight alone is larger.
-    """
+    """The weights in their order, as many at a time as a file of ``max_bytes`` has room for."""
     shards: list[dict[str, Tensor]] = []
     left = 0
     for name, tensor in weights.items():
@@ -267,7 +245,7 @@ def _shards(weights: Mapping[str, Tensor], max_bytes: int) -> list[dict[str, Ten
     return shards
 
 
-def _stored(tensor: Tensor, half: bool) -> Tensor:
+def on_cpu(tensor: Tensor, *, half: bool = False) -> Tensor:
     """A copy on the CPU that shares no memory, as safetensors wants it."""
     copy = tensor.detach().to("cpu", copy=True).contiguous()
     return copy.half() if half and copy.is_floating_point() else copy

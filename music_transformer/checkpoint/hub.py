@@ -87,7 +87,6 @@ def copy_checkpoint(source: Path, out: Path) -> None:
 
     Raises:
         CheckpointError: it is no such folder, or a file of it is missing or damaged.
-        OSError: `out` cannot be written.
     """
     if not is_checkpoint(source):
         missing = WEIGHTS if (source / CONFIG).is_file() else CONFIG
@@ -105,11 +104,7 @@ def copy_checkpoint(source: Path, out: Path) -> None:
 def fetch_checkpoint(
     download: Download, out: Path, *, url: str | None = None, progress: Progress | None = None
 ) -> None:
-    """Download the archive of released weights, as `fetch` does, and unpack it to the folder `out`.
-
-    Raises:
-        DatasetError: as `fetch`.
-    """
+    """Download the archive of released weights, as `fetch` does, and unpack it to `out`."""
     archive = out.with_name(f".{download.sha256[:16]}-{download.file}")  # nobody else's name
     fetch(download, archive, url=url, progress=progress)
     unpack_checkpoint(download, archive, out)
@@ -117,11 +112,7 @@ def fetch_checkpoint(
 
 
 def unpack_checkpoint(download: Download, archive: Path, out: Path) -> None:
-    """Unpack a local copy of an archive to the folder `out`, once its size and sha256 are right.
-
-    Raises:
-        DatasetError: it is missing or another file.
-    """
+    """Unpack a local copy of an archive to the folder `out`, once its size and sha256 are right."""
     if not archive.is_file():
         raise CheckpointError(f"{archive}: no such folder or file; expected {download.file}.")
     check_file(download, archive, delete=False, origin=str(archive))

@@ -1,7 +1,4 @@
-"""A loaded model with its tokenizer, and how it is saved.
-
-``load_checkpoint(name_or_folder)`` needs no other argument.
-"""
+"""A loaded model with its tokenizer, and how it is saved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,8 +34,8 @@ if TYPE_CHECKING:
 class Session:
     """A loaded model with all that is needed to use it; the model is in eval mode, float32.
 
-    Model and config are of one of the kinds of `model/registry.py`, most often `MusicTransformer`
-    and `ModelConfig`; `sampling` is what the checkpoint says of how to draw from it.
+    Model and config are of one of the kinds of `model/registry.py`; `sampling` is what the
+    checkpoint says of how to draw from it.
     """
 
     model: Any
@@ -134,11 +131,7 @@ def save_checkpoint(
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse a folder that a save may not replace; to be asked before long work.
-
-    Raises:
-        CheckpointError: the folder holds anything but a checkpoint that this package can read.
-    """
+    """Refuse a folder that a save may not replace (`CheckpointError`); ask before long work."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from music_transformer.training.loop import Trainer
-    from music_transformer.training.state import TrainingResult
+    from music_transformer.training.run_dir import TrainingResult
 
 DESCRIPTION = "Train a model on prepared data, or go on with a run."
 EPILOG = """\

@@ -41,7 +41,8 @@ class KVCache(Cache):
     A forward pass asks for room once, then writes layer by layer, and advances when it is done.
 
     Attributes:
-        kept: what the terms of `model/terms.py` keep from one call to the next.
+        kept: what else is needed in the next call, by name: what terms keep (`model/terms.py`); of
+            an encoder-decoder the encoded melody, and the time (B,) that has passed.
     """
 
     def __init__(

@@ -185,6 +185,7 @@ class Decoder(nn.Module):
 
     def build(self, config: ModelConfig, new_layer: Callable[[], nn.Module]) -> None:
         """Add the parts and draw all weights, those of parts that the model already has too."""
+        self.stack_config = config
         self.input: InputEmbedding = input_class(config, InputEmbedding)(config)
         stack = scheme_of(config).stack
         self.positions = None if stack is None else stack(config)
@@ -229,6 +230,10 @@ class Decoder(nn.Module):
             logits = term.logits(x, logits, state)
         return logits
 
+    def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
+        """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
+        return KVCache(self.stack_config, batch, capacity, self.output.weight)
+
 
 class MusicTransformer(Decoder):
     """Causal decoder; see the module's text."""
@@ -257,10 +262,6 @@ class MusicTransformer(Decoder):
         reading = self.reading(ids, place, cache)
         shared = None if self.positions is None else self.positions(reading)
         return self.decode(ids, reading, cache, shared)
-
-    def new_cache(self, batch: int, *, capacity: int | None = None) -> KVCache:
-        """An empty cache for ``batch`` sequences of ``capacity`` ids (default: the context)."""
-        return KVCache(self.config, batch, capacity, self.output.weight)
 
 
 def initialise_linear(module: nn.Module) -> None:

@@ -1,8 +1,7 @@
 """One function puts a training run together: processes, seeds, model, data, arithmetic, folder.
 
 The order is that of reproducibility: the same weights on every rank from the seed, then whatever
-depends on the machine, then another generator for the dropout of each rank; a run that is resumed
-takes all of it from its folder.
+depends on the machine, then another generator for the dropout of each rank.
 """
 
 from collections.abc import Callable
@@ -24,8 +23,7 @@ from music_transformer.training.estimate import estimate_size
 from music_transformer.training.loop import Trainer
 from music_transformer.training.plan import Plan, new_plan, resumed_plan
 from music_transformer.training.presets import PRESETS
-from music_transformer.training.run_dir import RunFolder
-from music_transformer.training.state import TrainingResult
+from music_transformer.training.run_dir import RunFolder, TrainingResult
 
 _EXPORTED_FILE_BYTES = 15 << 20
 
@@ -39,8 +37,7 @@ class RunRequest:
 
     Attributes:
         out: the run folder.
-        data: folder of prepared data; a resumed run knows its own.
-        preset: name of a recipe; the same.
+        data, preset: folder of prepared data, name of a recipe; a resumed run knows its own.
         settings: changes to the preset, as ``key=value``.
         resume: go on with the run in ``out``, or begin it where there is none.
         force: replace the run in ``out``.
@@ -76,8 +73,7 @@ def train(
     """Train a model and return how it ended; `load_checkpoint` of ``out`` gives the model.
 
     Args:
-        data: folder that `prepare` made; None with ``resume=True``.
-        preset: name of a recipe; None with ``resume=True``.
+        data, preset: folder that `prepare` made, name of a recipe; None with ``resume=True``.
         out: the run folder.
         progress: follows the run; default none.
         settings: ``resume``, ``init`` and what else `RunRequest` has, and settings of the model and
@@ -104,11 +100,7 @@ def train(
 def run_training(
     request: RunRequest, progress: Progress, guard: Guard = nullcontext
 ) -> TrainingResult:
-    """Train as this rank of ``torchrun``, alone, or with processes of its own.
-
-    Raises:
-        ConfigError, DivergenceError: as `train`.
-    """
+    """Train as a rank of ``torchrun``, alone, or with processes of its own; errors as `train`."""
     if request.export is not None:
         check_replaceable(Path(request.export))
     device = distributed.local_device(select_device(request.device))
@@ -164,11 +156,7 @@ def _processes(request: RunRequest, device: torch.device, context: DistributedCo
 
 
 def _plan(request: RunRequest, folder: RunFolder, context: DistributedContext) -> Plan:
-    """A new run in a free folder, or the one that is there.
-
-    Raises:
-        ConfigError: something is missing or contradicts another, or the folder is taken.
-    """
+    """A new run in a free folder, or the one that is there; else a `ConfigError`."""
     count = request.processes or 1
     if request.resume and request.force:
         raise ConfigError("--resume goes on with a run and --force replaces it; choose one.")

@@ -1,11 +1,11 @@
 """How a model is trained: one frozen dataclass, and ``key=value`` settings for it and the model.
 
-Its field names and those of `ModelConfig` are disjoint, so a setting needs no prefix (``model.``
-and ``training.`` are understood). The learning rate follows the step, never the clock: a run that
-is stopped and resumed sees the same rates.
+Its field names and those of `ModelConfig` are disjoint, so a setting needs no prefix. The learning
+rate follows the step, never the clock: a run that is resumed sees the same rates.
 """
 
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,8 @@ from typing import Any, Literal
 from music_transformer.errors import ConfigError
 from music_transformer.limits import check_number
 
-SCHEDULES = ("cosine", "wsd")
-OPTIMIZERS = ("adamw", "muon")
-AUTOCAST = ("auto", "on", "off")
+_SWITCHES = {"true": True, "on": True, "1": True, "yes": True}
+_SWITCHES |= {"false": False, "off": False, "0": False, "no": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +34,6 @@ class TrainingConfig:
         final_fraction: the last learning rate as a fraction of the highest.
         cooldown: the fraction of all steps over which ``wsd`` decays.
         optimizer: ``adamw`` for all, or ``muon`` for the hidden matrices and AdamW for the rest.
-        betas: AdamW's two decay rates.
-        muon_momentum: Nesterov momentum of Muon.
         weight_decay: decoupled, on matrices only: no embeddings, tables, norms or biases.
         clip: the largest norm of all gradients; 0 does not clip.
         label_smoothing: share of the target spread over the vocabulary.
@@ -51,10 +48,8 @@ class TrainingConfig:
         gaps: share of the windows that are told what comes after a gap, to learn in-filling.
         workers: processes that make the windows; 0 is a thread, enough for most machines.
         seed: of the windows; the command also seeds weights and dropout with it.
-        evaluate_every: steps between quick validations.
-        evaluate_windows: windows in a quick validation.
-        checkpoint_every: steps between checkpoints; None leaves it to the clock.
-        checkpoint_minutes: minutes between checkpoints; None leaves it to the steps.
+        evaluate_every, evaluate_windows: steps between quick validations, and their windows.
+        checkpoint_every, checkpoint_minutes: between checkpoints; None leaves it to the other.
         log_every: steps in one line of metrics.jsonl.
         max_minutes: stop cleanly, with a checkpoint, after so long; None never.
         threads: CPU threads; None leaves PyTorch's choice.
@@ -95,27 +90,16 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))  # JSON has only lists
-        for name in ("steps", "batch_size", "accumulate", "evaluate_every", "evaluate_windows"):
-            self._at_least(name, 1)
-        self._at_least("log_every", 1)
-        self._at_least("workers", 0, 1024)
-        if self.threads is not None:
-            self._at_least("threads", 1, 4096)
-        for name in ("window", "checkpoint_every"):
-            if getattr(self, name) is not None:
-                self._at_least(name, 1)
-        self._between("learning_rate", 0.0, 10.0, low_open=True)
-        for name in ("final_fraction", "cooldown", "plain", "gaps"):
-            self._between(name, 0.0, 1.0)
-        for name in ("muon_momentum", "label_smoothing", "token_dropout"):
-            self._between(name, 0.0, 1.0, high_open=True)
-        for name in ("warmup", "weight_decay", "clip"):
-            self._between(name, 0.0, float("inf"))
-        for name in ("max_minutes", "checkpoint_minutes"):
-            if getattr(self, name) is not None:
-                self._between(name, 0.0, float("inf"), low_open=True)
-        if self.ema is not None:
-            self._between("ema", 0.0, 1.0, low_open=True, high_open=True)
+        self._at_least(1, "steps", "window", "batch_size", "accumulate")
+        self._at_least(1, "evaluate_every", "evaluate_windows", "checkpoint_every", "log_every")
+        self._at_least(0, "workers", most=1024)
+        self._at_least(1, "threads", most=4096)
+        self._between(0.0, 10.0, "learning_rate", low_open=True)
+        self._between(0.0, 1.0, "final_fraction", "cooldown", "plain", "gaps")
+        self._between(0.0, 1.0, "muon_momentum", "label_smoothing", "token_dropout", high_open=True)
+        self._between(0.0, math.inf, "warmup", "weight_decay", "clip")
+        self._between(0.0, math.inf, "max_minutes", "checkpoint_minutes", low_open=True)
+        self._between(0.0, 1.0, "ema", low_open=True, high_open=True)
         if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise ConfigError(f"betas={self.betas}: two numbers from 0 to below 1, as 0.9,0.98.")
         if not 0 <= self.seed < 2**63:
@@ -125,9 +109,12 @@ class TrainingConfig:
                 "compile=true with checkpoint_activations=true: a layer that is computed again is "
                 "not compiled; choose one."
             )
-        self._one_of("schedule", SCHEDULES)
-        self._one_of("optimizer", OPTIMIZERS)
-        self._one_of("autocast", AUTOCAST)
+        for name in ("schedule", "optimizer", "autocast"):
+            choices = typing.get_args(typing.get_type_hints(TrainingConfig)[name])
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r}; choose from {', '.join(choices)}."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON can hold them."""
@@ -135,37 +122,35 @@ class TrainingConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainingConfig":
-        """The config that `to_dict` described.
-
-        Raises:
-            ConfigError: a key is unknown, or a value makes no sense.
-        """
+        """The config that `to_dict` described; a key that is unknown is a `ConfigError`."""
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
                 raise ConfigError(f"training.{key} is unknown{_nearest(key, known)}")
         return cls(**values)
 
-    def _at_least(self, name: str, least: int, most: int = 2**31 - 1) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name}={value} is not a whole number of at least {least}.")
-        if value > most:
-            raise ConfigError(f"{name}={value} is too large; {most:,} is the most.")
+    def _given(self, names: Iterable[str]) -> list[tuple[str, Any]]:
+        """Fields with their values, but for those that are None as they are by default."""
+        defaults = type(self)
+        values = [(name, getattr(self, name)) for name in names]
+        return [(n, v) for n, v in values if v is not None or getattr(defaults, n) is not None]
+
+    def _at_least(self, least: int, *names: str, most: int = 2**31 - 1) -> None:
+        for name, value in self._given(names):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name}={value} is not a whole number of at least {least}.")
+            if value > most:
+                raise ConfigError(f"{name}={value} is too large; {most:,} is the most.")
 
     def _between(
-        self, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
+        self, low: float, high: float, *names: str, low_open: bool = False, high_open: bool = False
     ) -> None:
-        value = getattr(self, name)
-        inside = isinstance(value, int | float) and low <= value <= high
-        if not inside or (low_open and value == low) or (high_open and value == high):
-            left = "above" if low_open else "from"
-            right = "below" if high_open else "up to"
-            raise ConfigError(f"{name}={value} is not {left} {low:g} {right} {high:g}.")
-
-    def _one_of(self, name: str, choices: tuple[str, ...]) -> None:
-        if getattr(self, name) not in choices:
-            raise ConfigError(f"{name}={getattr(self, name)!r}; choose from {', '.join(choices)}.")
+        for name, value in self._given(names):
+            inside = isinstance(value, int | float) and low <= value <= high
+            if not inside or (low_open and value == low) or (high_open and value == high):
+                left = "above" if low_open else "from"
+                right = "below" if high_open else "up to"
+                raise ConfigError(f"{name}={value} is not {left} {low:g} {right} {high:g}.")
 
 
 def apply_settings(
@@ -182,7 +167,7 @@ def apply_settings(
         "training": typing.get_type_hints(TrainingConfig),
     }
     names = {
-        "model": [f.name for f in fields(model) if f.init and f.name != "vocab_size"],
+        "model": [f.name for f in fields(model) if f.name != "vocab_size"],
         "training": [f.name for f in fields(training)],
     }
     for setting in settings:
@@ -213,7 +198,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 def _parse(key: str, text: str, hint: Any) -> Any:
     """The value of a setting, read by the type of its field."""
-    choices = list(typing.get_args(hint)) if _is_union(hint) else [hint]
+    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if type(None) in choices and text.lower() in ("none", "null", ""):
         return None
     for choice in choices:
@@ -228,39 +213,26 @@ def _parse(key: str, text: str, hint: Any) -> Any:
 
 
 def _parse_as(text: str, hint: Any) -> Any:
+    """``text`` as a value of a type; ValueError where it is none."""
     if hint is bool:
-        values = {"true": True, "on": True, "1": True, "yes": True}
-        values |= {"false": False, "off": False, "0": False, "no": False}
-        if text.lower() not in values:
+        if text.lower() not in _SWITCHES:
             raise ValueError(text)
-        return values[text.lower()]
-    if hint is int:
-        return int(text.replace("_", ""))
-    if hint is float:
-        return float(text.replace("_", ""))
+        return _SWITCHES[text.lower()]
+    if hint in (int, float):
+        return hint(text.replace("_", ""))
     if hint is str:
         return text
     if typing.get_origin(hint) is Literal:
-        for choice in typing.get_args(hint):
-            if str(choice) == text:
-                return choice
-        raise ValueError(text)
-    if typing.get_origin(hint) is tuple:
-        parts = text.strip("()[]").split(",")
-        kinds = typing.get_args(hint)
-        kinds = (kinds[0],) * len(parts) if kinds[-1] is Ellipsis else kinds
-        if len(parts) != len(kinds):
+        if text not in typing.get_args(hint):
             raise ValueError(text)
-        return tuple(_parse_as(part.strip(), kind) for part, kind in zip(parts, kinds, strict=True))
-    raise ValueError(text)
-
-
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+        return text
+    parts = text.strip("()[]").split(",")  # all that is left are tuples
+    kinds = typing.get_args(hint)
+    return tuple(_parse_as(part.strip(), kind) for part, kind in zip(parts, kinds, strict=True))
 
 
 def _type_name(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
-        return "one of " + ", ".join(str(choice) for choice in typing.get_args(hint))
+        return "one of " + ", ".join(typing.get_args(hint))
     names = {bool: "true or false", int: "a whole number", float: "a number", type(None): "none"}
     return names.get(hint, str(getattr(hint, "__name__", hint)))

@@ -1,10 +1,8 @@
 """One process or many: rank, world size, and the few things that ranks share.
 
-Every rank draws its own rows of each batch, `DistributedDataParallel` averages the gradients while
-the backward pass goes on, and only rank 0 writes. With a single process every sum is the identity,
-so the loop is written once. Ranks are started by ``torchrun``, or on the cores of one machine by
-`local_processes`: small products keep one core busy and do not fill two, so two processes train
-nearly twice as fast where two threads do not.
+With a single process every sum is the identity, so the loop is written once. Ranks are started by
+``torchrun``, or on the cores of one machine by `local_processes`: two processes train nearly twice
+as fast where two threads do not.
 
 The loss of a rank is divided by the number of targets of all ranks and multiplied by the number of
 ranks: the mean of such gradients is the gradient of one large batch, however its padding falls.
@@ -60,10 +58,7 @@ class DistributedContext:
         return [float(value) for value in tensor]
 
     def wrap_ddp(self, module: nn.Module) -> nn.Module:
-        """The module as ranks that train together call it.
-
-        A backward pass leaves the *mean* of the gradients of all ranks, sent while it goes on.
-        """
+        """The module as ranks call it: the backward pass leaves the mean of all their gradients."""
         if self.world_size == 1:
             return module
         # Buffers are tables that every rank computes for itself. Later versions of torch call this
@@ -109,9 +104,8 @@ class DistributedContext:
     def destroy(self) -> None:
         """End the group, if there is one.
 
-        The threads of gloo need the interpreter's lock to let go of the last tensors they sent, and
-        a group that ends while an error still holds its model waits for them without giving that
-        lock away. So they get it first.
+        Gloo's threads need the interpreter's lock to let go of the last tensors they sent, and a
+        group that ends while an error holds its model does not give it away. They get it first.
         """
         if self.world_size > 1 and dist.is_initialized():
             time.sleep(_LET_GO_SECONDS)

@@ -1,4 +1,4 @@
-"""What a run will cost, told before its first step."""
+"""Parameter count and memory of a run, before its first step."""
 
 import os
 from dataclasses import dataclass, replace
@@ -34,12 +34,9 @@ def estimate_size(model: Any, config: TrainingConfig) -> Size:
 
 
 def require_memory(model_config: Any, config: TrainingConfig) -> None:
-    """Refuse a run that is larger than this machine, before anything of it is built.
+    """Raise `ConfigError` for a run that is larger than this machine (its GPU, if that is more).
 
     The parameters of n layers are counted on one layer and on two, without memory.
-
-    Raises:
-        ConfigError: the estimate is above the memory of the machine (of its GPU, if that is more).
     """
     try:
         with torch.device("meta"):

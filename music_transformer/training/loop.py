@@ -1,10 +1,8 @@
 """The training loop: one for one device and for torchrun.
 
-An update: draw the windows of the step, sum the loss over real targets, divide by their number in
-the whole update (all ranks, all accumulated batches), clip, set the rate of the step, move. What an
-update does is a function of the weights, the optimizers, the generators and the step, and a step's
-folder holds all of these: so a run that was killed and resumed equals one that was not, bit for bit
-(on a CPU with the same number of threads).
+What an update does is a function of the weights, the optimizers, the generators and the step, and a
+step's folder holds all of these: so a run that was killed and resumed equals one that was not, bit
+for bit (on a CPU with the same number of threads).
 """
 
 import copy
@@ -19,7 +17,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from music_transformer.checkpoint.format import load_weights, read_config, write_files
+from music_transformer.checkpoint.format import (
+    load_weights,
+    on_cpu,
+    read_config,
+    write_files,
+    write_tensors,
+)
 from music_transformer.datasets.pairs import training_windows
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError, DivergenceError
@@ -36,15 +40,15 @@ from music_transformer.training.optimizers import (
     set_learning_rate,
 )
 from music_transformer.training.precision import checkpoint_layers, compiled, use_bfloat16
-from music_transformer.training.run_dir import RunFolder
-from music_transformer.training.state import (
+from music_transformer.training.run_dir import (
     RUN_STATE,
+    TENSORS,
+    RunFolder,
     RunState,
     TrainingResult,
     gather_generators,
     read_state,
     restore_generators,
-    write_tensors,
 )
 
 _EVALUATION_BATCH = 8
@@ -56,10 +60,8 @@ class Trainer:
     Args:
         model: on its device, with the weights to start from.
         data: windows are drawn from its split ``train``; ``validation``, if there, chooses.
-        config: with everything resolved that depends on the machine, see ``bfloat16``.
         run: where steps and metrics go.
         bfloat16: take the products of linear layers in bfloat16.
-        progress: follows the steps and measures; only that of the main rank is called.
         description: what else each checkpoint should say of its making.
     """
 
@@ -194,18 +196,15 @@ class Trainer:
             return seconds
 
     def _forward(self) -> nn.Module:
-        """The model as an update calls it: compiled if so asked, and joined with the other ranks.
-
-        Its weights are those of ``model``, which everything else goes on to use.
-        """
+        """The model as an update calls it, compiled if so asked and joined with the other ranks."""
         called = compiled(self.model, self.device) if self.config.compile else self.model
         return self.ranks.wrap_ddp(called)
 
     def _warm_up_ddp_buckets(self) -> None:
         """Make one backward pass for nothing, which decides in what groups gradients are sent.
 
-        The groups decide how the sum of three ranks and more is rounded. A run that is resumed must
-        not make its first update in other groups than an uninterrupted one.
+        The groups decide how the sum of three ranks and more is rounded, so a resumed run must have
+        those of an uninterrupted one from its first update on.
         """
         with torch.random.fork_rng(devices=self._cuda_devices()):
             batch = self.windows.batch(0).to(self.device)
@@ -357,7 +356,8 @@ class Trainer:
             def write(folder: Path) -> None:
                 judged = self.model if self.ema_model is None else self.ema_model
                 write_files(folder, judged, self.data.tokenizer, training=self._training())
-                write_tensors(folder, tensors)
+                copies = {name: on_cpu(tensor) for name, tensor in tensors.items()}
+                write_tensors(folder / TENSORS, copies)
                 text = json.dumps(state.to_dict(), indent=2) + "\n"
                 (folder / RUN_STATE).write_text(text, encoding="utf-8")
 

@@ -1,7 +1,7 @@
-"""Cross entropy in nats, summed over real targets.
+"""Cross entropy in nats, summed over real targets, and token dropout.
 
-The sum is returned with no mean taken: the loop divides by the number of real targets of the whole
-update, so that neither padding nor accumulation nor the number of ranks changes the result.
+The loop divides by the number of real targets of the whole update, so that neither padding nor
+accumulation nor the number of ranks changes the result.
 """
 
 import torch
@@ -12,12 +12,7 @@ from torch.nn import functional as F
 def summed_cross_entropy(
     logits: Tensor, targets: Tensor, *, pad: int, label_smoothing: float = 0.0
 ) -> Tensor:
-    """The sum of the negative log likelihoods of all targets that are not ``pad``.
-
-    Args:
-        logits: (B, L, V).
-        targets: (B, L) int64.
-    """
+    """The sum of the negative log likelihoods of all targets (B, L) that are not ``pad``."""
     return F.cross_entropy(
         logits.flatten(0, 1).float(),  # (B*L, V)
         targets.flatten(),  # (B*L,)
@@ -33,16 +28,10 @@ def count_targets(targets: Tensor, pad: int) -> int:
 
 
 def drop_tokens(ids: Tensor, share: float, *, hidden: int, kept: int) -> Tensor:
-    """Input ids of which a random share reads ``hidden``; ids that are ``kept`` stay.
+    """Ids (B, L) of which a random share reads ``hidden``, but never those that are ``kept``.
 
     Source: Gal and Ghahramani 2016, "A theoretically grounded application of dropout in recurrent
     neural networks", section 4.2 (word dropout); here each place is drawn by itself.
-
-    Args:
-        ids: (B, L) int64.
-        share: probability in [0, 1) of each id to be hidden; 0 draws nothing.
-        hidden: the id that is read instead.
-        kept: an id that is never hidden.
     """
     if share == 0.0:
         return ids

@@ -1,11 +1,5 @@
 """The optimizers and their learning rate: AdamW for all, or Muon for the hidden matrices.
 
-Muon (Jordan et al. 2024) replaces the momentum of a matrix by the nearest orthogonal matrix, found
-by five Newton-Schulz steps. Its update is scaled by ``0.2 sqrt(max(rows, columns))`` so that its
-size is that of an AdamW update (Liu et al. 2025, "Muon is scalable for LLM training"); one learning
-rate serves both. `torch.optim.Muon` always orthogonalises in bfloat16, which is far slower than
-float32 on many CPUs; here the type is chosen.
-
 Hidden matrices are the weights of `nn.Linear` except ``output``, as every model names the layer
 that gives the logits. Embeddings, tables of relative positions, norms and biases are AdamW's,
 without weight decay.
@@ -24,11 +18,9 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalize(matrix: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A matrix with the singular vectors of ``matrix`` and singular values near 1.
+    """A matrix (..., rows, columns) with the singular vectors of this one, singular values near 1.
 
-    Args:
-        matrix: (..., rows, columns).
-        dtype: of the products; the result has the type of ``matrix``.
+    ``dtype`` is of the products; the result has the type of ``matrix``.
     """
     wide = matrix.shape[-2] <= matrix.shape[-1]
     x: Tensor = matrix if wide else matrix.mT
@@ -43,7 +35,12 @@ def orthogonalize(matrix: Tensor, *, dtype: torch.dtype = torch.float32) -> Tens
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised by Newton-Schulz, for parameters that are matrices."""
+    """Momentum, orthogonalised by five Newton-Schulz steps (Jordan et al. 2024), for matrices.
+
+    Its update is scaled by ``0.2 sqrt(max(rows, columns))`` to the size of AdamW's (Liu et al.
+    2025, "Muon is scalable for LLM training"), so one rate serves both. `torch.optim.Muon` always
+    computes in bfloat16, which is far slower than float32 on many CPUs; here the type is chosen.
+    """
 
     def __init__(
         self,
@@ -92,7 +89,7 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
 
 
 def decay_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that weight decay shrinks: weights of linear layers, none tied, and of LSTMs.
+    """What weight decay shrinks: weights of linear layers, none tied, and of LSTMs.
 
     Those of an LSTM are AdamW's under any optimizer: each stacks the matrices of four gates.
     """

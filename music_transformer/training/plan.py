@@ -1,7 +1,6 @@
 """What a run is to be: from a preset and settings, or as the run itself recorded it.
 
-A new run takes a preset, settings and, to fine-tune, the weights of a checkpoint. A resumed run
-takes its own ``config.json``, and refuses every change that would make another run of it.
+A resumed run takes its own ``config.json``, and refuses every change that would make another run.
 """
 
 import contextlib
@@ -64,7 +63,7 @@ class Plan:
     def build(self, *, resumed: bool = False) -> Any:
         """The model with its first weights, on the CPU; draws from the global generator.
 
-        A run that is ``resumed`` has weights of its own, and does not need those it began with.
+        A run that is ``resumed`` does not need the weights it began with.
         """
         require_memory(self.model, self.training)
         model = build_model(self.model)
@@ -301,9 +300,7 @@ def _commit() -> str | None:
 
 
 def describe_partial_init(init: str, donor: Any, model: Any) -> str:
-    """One line on what a model would take over from a checkpoint.
-
-    ``donor`` is the config of its model, ``model`` of the one that is to be trained.
+    """One line on what a ``model`` would take over from a checkpoint of the config ``donor``.
 
     Raises:
         ConfigError: no layer of it fits.
@@ -325,11 +322,7 @@ def describe_partial_init(init: str, donor: Any, model: Any) -> str:
 
 
 def copy_weights(model: Any, folder: Path) -> None:
-    """Copy into ``model`` the weights of a checkpoint that agree in name and shape.
-
-    The rest (the encoder, the attention to the melody) keeps the weights it was drawn with: a
-    decoder that knows the music then only has to learn what a melody means for it.
-    """
+    """Copy into ``model`` the weights of a checkpoint that agree in name and shape."""
     given, wanted = load_checkpoint(folder, "cpu").model.state_dict(), model.state_dict()
     with torch.no_grad():
         for name, tensor in wanted.items():

@@ -1,15 +1,7 @@
 """How layers compute: bfloat16 where that was measured to pay, compiled or recomputed if asked.
 
-Weights, gradients, attention, norms, logits and the loss stay float32; only the products of hidden
-linear layers are taken in bfloat16. CPUs without native bfloat16 are up to 70 times slower that
-way, those with AMX up to 10 times faster; so ``auto`` times both types and keeps float32 unless
-bfloat16 is clearly faster.
-
-What `torch.compile` compiles is a second way to call the same model: its weights, their names and
-the state dict stay as they are, and evaluation, whose windows have many lengths, goes the usual
-way. Methods that a class lists as ``uncompiled`` are left out. Attention is one: its blocks are
-written into views of one buffer, which a compiler cannot see through, and on a GPU it is one kernel
-already.
+Only the products of hidden linear layers are taken in bfloat16. CPUs without native bfloat16 are up
+to 70 times slower that way, those with AMX up to 10 times faster; so ``auto`` times both types.
 """
 
 import time
@@ -64,8 +56,8 @@ def resolve_autocast(choice: Literal["auto", "on", "off"], device: torch.device)
 def _bfloat16_pays() -> bool:
     """Time two layers, forward and backward, in both types, in turn; about half a second.
 
-    The small one ends the measure where bfloat16 is emulated, which would take minutes. The one of
-    a real size decides: small products do not fill the units that some CPUs have for bfloat16.
+    The small one ends the measure where bfloat16 is emulated, which would take minutes; small
+    products do not fill the units that some CPUs have for it, so the one of a real size decides.
     """
     return _speedup(256, 256, 512, repeats=12) > 0.5 and (
         _speedup(4096, 256, 1024, repeats=3) * _CLEARLY_FASTER > 1.0
@@ -75,8 +67,8 @@ def _bfloat16_pays() -> bool:
 def _speedup(rows: int, inputs: int, outputs: int, *, repeats: int) -> float:
     """How many times as fast a layer is in bfloat16 as in float32.
 
-    The time is that of this thread on its core, and the best of several: another process that wants
-    the cores too must not turn the answer, or two runs with one seed would differ.
+    The best time of several of this thread on its core: another process must not turn the answer,
+    or two runs with one seed would differ.
     """
     with torch.random.fork_rng(devices=[]):
         layer = Linear(inputs, outputs)
@@ -95,7 +87,10 @@ def _speedup(rows: int, inputs: int, outputs: int, *, repeats: int) -> float:
 
 
 def compiled(model: nn.Module, device: torch.device) -> nn.Module:
-    """A module that calls ``model`` compiled; it is compiled when it is first called.
+    """The same ``model``, as it is called to be compiled the first time; names and weights stay.
+
+    Methods that a class lists as ``uncompiled`` are left out. Attention is one: its blocks are
+    written into views of one buffer, which a compiler cannot see through.
 
     Raises:
         ConfigError: nothing can be compiled here, as where there is no C++ compiler.

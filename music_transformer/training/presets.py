@@ -1,20 +1,17 @@
 """Named recipes: a model and how to train it, with what is known of the result.
 
-A preset says what differs from the defaults of `ModelConfig` and `TrainingConfig`, or from another
-preset. `vocab_size` is that of the tokenizer named; the command takes it from the prepared data, so
-that ``--pedal events`` needs no other preset.
+A preset says what differs from the defaults of the configs, or from another preset. The command
+takes `vocab_size` from the prepared data, so that ``--pedal events`` needs no other preset.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from music_transformer.errors import ConfigError
-from music_transformer.model.accompaniment_config import AccompanimentConfig
 from music_transformer.model.config import ModelConfig
 from music_transformer.model.rnn import RNNConfig
+from music_transformer.model.seq2seq import AccompanimentConfig
 from music_transformer.training.config import TrainingConfig
-
-_PERFORMANCE_VOCABULARY = 391
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,8 @@ JSB_SMALL = _CHORALES.but(
 #: The recipe of the released chorale model: an hour and a quarter of one core, no over-fitting yet.
 BACH = _CHORALES.but(dropout=0.2, step_labels=16, **_LABELS).trained(learning_rate=1.5e-3)
 
-#: The paper's Table 2: the models are its rows, dropout 0.1 and early stopping (the best step is
-#: kept) too; steps, rates, batches and windows are ours, for one core, the same for all rows. None
-#: has step labels, which are no part of the paper.
+#: The paper's Table 2: models, dropout and early stopping are the paper's; steps, rates, batches
+#: and windows are ours, for one core, the same for all rows. None has step labels.
 JSB_TRANSFORMER = _CHORALES.but(
     d_attention=256, input_position="sinusoidal", attention_position="none"
 )
@@ -65,7 +61,6 @@ JSB_CONCAT = JSB_TRANSFORMER.but(input_position="sinusoidal_concat")
 JSB_LABELS = JSB_TRANSFORMER.but(**_LABELS)
 JSB_RELATIVE = _CHORALES.but(d_model=512, d_attention=512, d_ff=512, max_distance=256)
 JSB_RELATIVE_LABELS = JSB_RELATIVE.but(**_LABELS)
-#: Relative pitch and time come on top of all that, labels included, which they need to tell voices.
 JSB_RELATIONAL = JSB_RELATIVE_LABELS.but(relative_pitch=True, relative_time=True)
 
 #: Three million parameters and windows of 512: under 3.0 nats after half an hour of one core.
@@ -104,9 +99,8 @@ LSTM_SMALL = Preset(
 )
 LSTM_ATTENTION_SMALL = LSTM_SMALL.but(attention="causal")
 
-#: The paper's Table 3: the models are its rows, and windows are of 2048. It does not tell
-#: in full how it trained them: these steps, rates and batches are ours, for a GPU, the same for all
-#: Transformer rows. They can be stopped and resumed at any time, and `steps` may be moved.
+#: The paper's Table 3: the models are its rows, and windows are of 2048. Steps, rates and batches
+#: are ours, for a GPU, the same for all Transformer rows; `steps` may be moved on resuming.
 PIANO_TRANSFORMER = Preset(
     ModelConfig(
         n_layers=6,
@@ -141,29 +135,9 @@ LSTM = Preset(
 LSTM_ATTENTION = LSTM.but(attention="causal")
 
 #: A melody and what is played to it, for two cores and an hour; the decoder is that of `PIANO`, so
-#: that ``--init piano`` gives it a start (docs/accompaniment.md). Segments of 5 to 30 s seldom
-#: differ from one epoch to the next, but an hour sees a part of one: no dropout.
+#: that ``--init piano`` gives it a start. An hour sees a part of one epoch: no dropout.
 ACCOMPANIMENT = Preset(
-    AccompanimentConfig(
-        vocab_size=_PERFORMANCE_VOCABULARY,
-        n_layers=6,
-        d_model=256,
-        n_heads=4,
-        d_ff=1024,
-        n_encoder_layers=3,
-        d_encoder=128,
-        d_encoder_ff=512,
-        d_cross=128,
-        dropout=0.0,
-        context=512,
-        source_context=320,
-        max_distance=512,
-        source_distance=128,
-        cross_position="time",
-        cross_distance=64,
-        performance_state=True,
-        anchors=True,
-    ),
+    AccompanimentConfig(dropout=0.0, context=512, performance_state=True, anchors=True),
     TrainingConfig(
         steps=1500,
         batch_size=8,
@@ -189,11 +163,7 @@ PRESETS = {
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of this name.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The preset of this name; `ConfigError` where there is none."""
     if name not in PRESETS:
         raise ConfigError(f"preset {name!r} is unknown; choose from {', '.join(PRESETS)}.")
     return PRESETS[name]

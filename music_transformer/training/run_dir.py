@@ -4,22 +4,27 @@
 
     RUN/config.json       model, tokenizer, training, versions, commit, data checksum
     RUN/metrics.jsonl     one JSON object a line; those after the latest step are cut on resume
-    RUN/step-N/           a checkpoint, with the state of training beside it
+    RUN/step-N/           a checkpoint, with all that a resumed run needs: state.json (`RunState`),
+                          state.safetensors (optimizers, generators of every rank and, where the
+                          saved weights are a running mean, the weights themselves)
     RUN/latest, RUN/best  text files: the names of two of those folders
 
-A step is written under a name of its own, synced, renamed; then ``latest`` and ``best`` are
-replaced, and only then are other steps removed. The best and the last two stay. Removed are files
-that a step is made of, by name; a folder without the marks of a step is left alone.
+A step is written under another name, synced, renamed; then ``latest`` and ``best`` are replaced,
+and only then other steps but the best and the last two removed, file by known file.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from music_transformer.checkpoint.format import CONFIG, is_made, read_json
+import torch
+from torch import Tensor
+
+from music_transformer.checkpoint.format import CONFIG, is_made, read_json, read_tensors
 from music_transformer.checkpoint.hub import named_step
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import (
@@ -31,12 +36,124 @@ from music_transformer.files import (
     replace_text,
     sync_file,
 )
-from music_transformer.training.state import RUN_STATE, TENSORS
+from music_transformer.training.distributed import DistributedContext
 
+TENSORS = "state.safetensors"
+RUN_STATE = "state.json"
+_COUNTS = ("step", "events", "best_step", "loss_events", "world_size")
 KEPT_STEPS = 2
 _STEP = re.compile(r"step-(0|[1-9]\d*)")
 #: What a crash leaves: drawn names of `files`.
 _UNFINISHED = re.compile(r"\.(latest|best|metrics|config|step-\d+)-\w{8}\.tmp(\.jsonl?)?")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run, or this part of it, ended.
+
+    Attributes:
+        reason: ``finished``, ``max_minutes``, or the name of the signal that stopped it.
+        loss: of the last line of metrics, in nats per event.
+        first_nll: validation NLL of the given weights, of a run that began with some.
+    """
+
+    run: str
+    step: int
+    steps: int
+    reason: str
+    loss: float | None
+    validation_nll: float | None
+    best_step: int | None
+    best_nll: float | None
+    events: int
+    seconds: float
+    first_nll: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them."""
+        return asdict(self)
+
+
+@dataclass
+class RunState:
+    """Where a run stands.
+
+    Attributes:
+        step: updates done; also the position in the data.
+        events: real targets learned from, all ranks together.
+        seconds: time spent training, over all resumptions.
+        best_step, best_nll: where the validation NLL in nats per event was lowest so far.
+        loss_sum, loss_events: of the targets since the last line of metrics.
+        world_size: ranks that train together.
+    """
+
+    step: int = 0
+    events: int = 0
+    seconds: float = 0.0
+    best_step: int | None = None
+    best_nll: float | None = None
+    loss_sum: float = 0.0
+    loss_events: int = 0
+    world_size: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, folder: Path) -> "RunState":
+        """The run state stored in the folder of a step; `CheckpointError` where it is not that."""
+        path = folder / RUN_STATE
+        content = read_json(path)
+        if set(content) != {field.name for field in fields(cls)}:
+            raise CheckpointError(f"{path}: not the state of a run; restore it.")
+        for name, value in content.items():
+            kind = int if name in _COUNTS else (int, float)
+            none = value is None and name in ("best_step", "best_nll")
+            negative = name in _COUNTS and isinstance(value, int) and not 0 <= value < 2**63
+            if not none and (isinstance(value, bool) or not isinstance(value, kind) or negative):
+                raise CheckpointError(f"{path}: {name}={value!r} makes no sense; restore it.")
+        if folder.name != f"step-{content['step']}":
+            raise CheckpointError(
+                f"{path}: it says step {content['step']}, in a folder named {folder.name}; "
+                "restore it."
+            )
+        return cls(**content)
+
+
+def gather_generators(ranks: DistributedContext, device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that dropout draws from, by ``generator/RANK/KIND``."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return {
+        f"generator/{rank}/{kind}": state
+        for kind, own in states.items()
+        for rank, state in enumerate(ranks.all_gather(own))
+    }
+
+
+def restore_generators(
+    tensors: Mapping[str, Tensor], ranks: DistributedContext, device: torch.device
+) -> None:
+    """Put the generators of this rank back to where they were; a new rank keeps its own."""
+    if ranks.rank > 0 and f"generator/{ranks.rank}/cpu" not in tensors:
+        return
+    torch.set_rng_state(tensors[f"generator/{ranks.rank}/cpu"])
+    cuda = tensors.get(f"generator/{ranks.rank}/cuda")
+    if device.type == "cuda" and cuda is not None:
+        torch.cuda.set_rng_state(cuda, device)
+
+
+def read_state(folder: Path) -> dict[str, dict[str, Tensor]]:
+    """The state tensors of a step by their first word: optimizer, generator, weights."""
+    groups: dict[str, dict[str, Tensor]] = {"optimizer": {}, "generator": {}, "weights": {}}
+    for name, tensor in read_tensors(folder / TENSORS).items():
+        group, _, rest = name.partition("/")
+        if group not in groups:
+            raise CheckpointError(f"{folder / TENSORS}: unknown tensor {name}; restore the file.")
+        groups[group][name if group == "generator" else rest] = tensor
+    return groups
 
 
 class RunFolder:
@@ -46,11 +163,7 @@ class RunFolder:
         self.path = Path(path)
 
     def has_run(self) -> bool:
-        """Whether a run was begun here: the mark is its ``config.json``, no other has a preset.
-
-        Raises:
-            CheckpointError: that file is damaged.
-        """
+        """Whether a run was begun here, by its ``config.json`` (`CheckpointError`: damaged)."""
         return (self.path / CONFIG).is_file() and {"preset", "training"} <= set(self.config())
 
     def is_free(self) -> bool:
@@ -60,11 +173,7 @@ class RunFolder:
         return self.path.is_dir() and {p.name for p in self.path.iterdir()} <= {".lock"}
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Start a run, removing what an earlier run left in this folder.
-
-        Raises:
-            ConfigError: there is something that is no run.
-        """
+        """Start a run, removing what an earlier run left here; `ConfigError` for anything else."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.has_run() and not self.is_free():
             raise ConfigError(f"{self.path} holds something that is no run; choose another --out.")
@@ -83,11 +192,7 @@ class RunFolder:
         replace_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def latest(self) -> Path | None:
-        """The folder of the latest step; None where none is finished.
-
-        Raises:
-            CheckpointError: ``latest`` names a folder that is not there.
-        """
+        """The folder of the latest step, if there is one; `CheckpointError` where it is gone."""
         step = named_step(self.path / "latest")
         if step is None:  # none was finished, or the power went before the first one was named
             return next(reversed(self._steps()), None)
@@ -98,11 +203,7 @@ class RunFolder:
         return step
 
     def write_step(self, step: int, write: Callable[[Path], None], *, best: int | None) -> Path:
-        """Write a step through ``write(folder)`` and make it the latest.
-
-        Args:
-            best: the step that is the best so far; None where none was evaluated.
-        """
+        """Write a step through ``write(folder)`` and make it the latest, and ``best`` the best."""
         final = self.path / f"step-{step}"
         metrics = self.path / "metrics.jsonl"
         with new_folder(final) as ready:
@@ -149,11 +250,7 @@ class RunFolder:
             file.write(json.dumps(record) + "\n")
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep a second process from training in this folder; a killed one holds nothing.
-
-        Raises:
-            ConfigError: another process is training here.
-        """
+        """Keep a second process from training here (`ConfigError`); a killed one holds nothing."""
         return locked(
             self.path / ".lock",
             f"{self.path}: another process is training here; wait, or take another --out.",

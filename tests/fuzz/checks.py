@@ -38,7 +38,7 @@ from music_transformer.render.pianoroll import plot_pianoroll
 from music_transformer.representations import MelodyTokenizer, PerformanceTokenizer, extract_melody
 from music_transformer.representations.registry import REPRESENTATIONS
 from music_transformer.study.analysis import read_answers, read_key
-from music_transformer.training.state import RunState
+from music_transformer.training.run_dir import RunState
 from music_transformer.web.takes import rows_of
 from tests.fuzz.files import damaged, midi_files, mutated, mutated_json
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from music_transformer.errors import CheckpointError, ConfigError
-from music_transformer.training.run_dir import RunFolder
-from music_transformer.training.state import RunState
+from music_transformer.training.run_dir import RunFolder, RunState
 
 MARK = {"preset": "", "training": {}}  # of a run
 
