@@ -107,8 +107,9 @@ def chorale_attention(
     voices = sorted(set(turns.first_voice))
     if len(voices) == 1:
         with torch.autocast(query.device.type, enabled=False):
-            q, k, v = (in_float32(x) for x in (query, key, value))
-            return _of_one_voice(q, k, v, tables, turns, **options).to(value.dtype)
+            return _of_one_voice(
+                in_float32(query), in_float32(key), in_float32(value), tables, turns, options
+            ).to(value.dtype)
     out = torch.empty_like(query)
     for voice in voices:
         rows = [row for row, first in enumerate(turns.first_voice) if first == voice]
@@ -117,32 +118,22 @@ def chorale_attention(
         if pitch is not None:
             keys = None if pitch.keys is None else pitch.keys[index]
             pitch = PitchColumns(pitch.rows[index], keys)
-        of_voice = chorale_attention(
-            query[index], key[index], value[index], tables, Turns((voice,), pitch), **options
-        )
-        out = out.index_copy(0, index, of_voice)  # (B, H, L, D)
-    return out
+        of_voice = Turns((voice,), pitch)
+        parts = (query[index], key[index], value[index])
+        out = out.index_copy(0, index, chorale_attention(*parts, tables, of_voice, **options))
+    return out  # (B, H, L, D)
 
 
 def _of_one_voice(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    tables: Tables,
-    turns: Turns,
-    *,
-    implementation: str = "auto",
-    **options: Any,
+    query: Tensor, key: Tensor, value: Tensor, tables: Tables, turns: Turns, options: dict[str, Any]
 ) -> Tensor:
     """`chorale_attention` where all sequences begin with the same voice."""
-    first = turns.first_voice[0]
     if query.shape[2] == 1:  # its logits are cheaper than tables for all voices
+        options.pop("implementation", None)
         rel_logits = _logits_of_one_query(query, key.shape[2], tables, turns)
         return attention_with(rel_logits, query, key, value, **options)
     query, key, by_voice = operands(query, key, tables, turns)
-    return relative_attention(
-        query, key, value, by_voice, first=first, implementation=implementation, **options
-    )
+    return relative_attention(query, key, value, by_voice, first=turns.first_voice[0], **options)
 
 
 def operands(
@@ -335,9 +326,8 @@ class IntervalOutput(Term):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.vocab_size, self.voices = config.vocab_size, config.voice_labels
-        d_model = config.d_model
         # No nn.Linear: what adds to logits stays float32 where the layers are in bfloat16.
-        self.interval_vectors = nn.Parameter(torch.zeros(INTERVALS, d_model))
+        self.interval_vectors = nn.Parameter(torch.zeros(INTERVALS, config.d_model))
         self.interval_bias = nn.Parameter(torch.zeros(INTERVALS))
 
     def read(self, reading: Reading, kept: dict[str, Any] | None) -> Tensor:

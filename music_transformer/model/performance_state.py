@@ -57,9 +57,8 @@ MAX_STEPS = 1 << 14  # longer times count as this, 164 s
 FAST, SLOW = 50.0, 500.0  # steps in which the two decays fall to 1 / e
 TIME_BUCKETS, SINCE_BUCKETS, RATIO_REACH = 40, 25, 24
 
-# The parts of the input, in columns: sounding, log of the age, unknown and two decays by pitch,
-# both decays by pitch class, then one-hot velocity (the last: none), count, elapsed, interval, the
-# one before.
+# Columns of the input: sounding, log of the age, unknown and two decays by pitch, both decays by
+# pitch class, then one-hot velocity (the last: none), count, elapsed, interval, the one before.
 _FOLDED = 5 * N_PITCHES
 _ONE_HOT = _FOLDED + 2 * 12
 _COUNT = N_VELOCITIES + 1
@@ -207,9 +206,8 @@ def read_window(ids: Tensor, dtype: torch.dtype = torch.float32) -> State:
     earlier = _at(_before(interval, 0), cluster, 0)
     elapsed = torch.where(cluster >= 0, time - start, 0)
 
-    events = torch.stack(
-        [torch.where(is_on, time, -1), torch.where(is_note, 2 * index + is_on, -1)]
-    )
+    code = torch.where(is_note, 2 * index + is_on, -1)
+    events = torch.stack([torch.where(is_on, time, -1), code])
     marks = torch.full((*ids.shape, 2, N_PITCHES), -1, dtype=torch.int32, device=device)
     pitch = (ids % N_PITCHES)[..., None, None].expand(-1, -1, 2, 1)
     marks.scatter_(3, pitch, events.movedim(0, -1).int()[..., None])
@@ -244,16 +242,13 @@ def read_window(ids: Tensor, dtype: torch.dtype = torch.float32) -> State:
     slots = torch.empty(*ids.shape, PAD + N_PITCHES, dtype=torch.int64, device=device)
     slots[..., :NOTE_OFF] = F.embedding(last + 1, rows.interval_row)
     slots[..., NOTE_OFF:TIME_SHIFT] = _look_up(rows.age_row, age)
-    slots[..., TIME_SHIFT:VELOCITY] = ratio.masked_fill_(
-        (interval == 0)[..., None], _DIFFERENCE - 1
-    )
+    none = (interval == 0)[..., None]
+    slots[..., TIME_SHIFT:VELOCITY] = ratio.masked_fill_(none, _DIFFERENCE - 1)
     slots[..., VELOCITY:PAD] = F.embedding(velocity, rows.velocity_row)
     slots[..., PAD:] = _look_up(rows.since_row, since)
 
-    pitches, bins = (
-        torch.arange(N_PITCHES, device=device),
-        torch.arange(N_VELOCITIES, device=device),
-    )
+    pitches = torch.arange(N_PITCHES, device=device)
+    bins = torch.arange(N_VELOCITIES, device=device)
     rank = rank[..., None]
     on = ~sounding & (pitches + N_PITCHES > rank)
     can_start = on.any(-1, keepdim=True)
@@ -377,17 +372,12 @@ class StateReader:
                 ratio = 8 * (tables.log2[elapsed : elapsed + N_SHIFTS] - math.log2(interval))
                 ratio = np.rint(ratio).clip(-RATIO_REACH, RATIO_REACH)
                 slots[n, TIME_SHIFT:VELOCITY] = ratio + (_RATIO + RATIO_REACH)
-            self._allow(forbidden[n], row, self._sounding[n], self._unknown[n])
+            self._allow(forbidden[n], n)
         return columns, slots, forbidden
 
-    @staticmethod
-    def _allow(
-        forbidden: NDArray[np.bool_],
-        row: "_Row",
-        sounding: NDArray[np.bool_],
-        unknown: NDArray[np.bool_],
-    ) -> None:
-        """Take what may come next out of ``forbidden`` (N_IDS,), in place."""
+    def _allow(self, forbidden: NDArray[np.bool_], n: int) -> None:
+        """Take what may come next in sequence n out of ``forbidden`` (N_IDS,), in place."""
+        row, sounding, unknown = self._rows[n], self._sounding[n], self._unknown[n]
         first_on = max(0, row.rank - N_PITCHES + 1)
         forbidden[first_on:NOTE_OFF] = sounding[first_on:]
         can_start = not forbidden[first_on:NOTE_OFF].all()

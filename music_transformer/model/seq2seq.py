@@ -103,16 +103,9 @@ class AccompanimentConfig(Settings):
     @property
     def decoder(self) -> ModelConfig:
         """The config of the decoder's stack."""
-        return self._stack(
-            vocab_size=self.vocab_size,
-            n_layers=self.n_layers,
-            d_model=self.d_model,
-            d_ff=self.d_ff,
-            context=self.context,
-            max_distance=self.max_distance,
-            performance_state=self.performance_state,
-            anchors=self.anchors,
-        )
+        own = ("vocab_size", "n_layers", "d_model", "d_ff", "context", "max_distance")
+        terms = ("performance_state", "anchors")
+        return self._stack(**{name: getattr(self, name) for name in own + terms})
 
     @property
     def encoder(self) -> ModelConfig:

@@ -14,21 +14,14 @@ from music_transformer.ops.reference import causal_mask
 
 
 def plain_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    causal: bool = True,
-    block: int | None = None,
-    dropout: float = 0.0,
+    query: Tensor, key: Tensor, value: Tensor, *, block: int | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Attention without any positional term (PyTorch's fused kernel).
+    """Causal attention without any positional term (PyTorch's fused kernel).
 
-    Causal, an order is still known: the first query sees one key, the second two ("NoPE").
-    Otherwise every query sees every key, in no order; ``block`` is for causal attention only.
+    An order is still known: the first query sees one key, the second two ("NoPE").
     """
     queries, keys = query.shape[2], key.shape[2]
-    if not causal or (block is None and queries == 1):
+    if block is None and queries == 1:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
     if block is None and queries == keys:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
@@ -59,16 +52,11 @@ def biased_attention(
     )
 
 
-def clipped_rows(queries: int, keys: int, rows: int, *, clip_distance: int) -> Tensor:
-    """Row of the table that belongs to each pair of positions: (L, S) int64.
-
-    Tables have 2K + 1 rows, distances -K..K, or, where no later key is ever seen, only the K + 1
-    rows of distances 0..K. Distance is query minus key; the last row is K in both.
-    """
+def clipped_rows(queries: int, keys: int, *, clip_distance: int) -> Tensor:
+    """Distance of each pair of positions, query minus key, from 0 (or less) to K: (L, S) int64."""
     position = torch.arange(keys)
     distance = position[keys - queries :, None] - position[None, :]  # (L, S)
-    nearest = clip_distance + 1 - rows  # -K or 0
-    return distance.clamp(nearest, clip_distance) - nearest  # (L, S)
+    return distance.clamp(0, clip_distance)
 
 
 def relative_logits_by_clipping(query: Tensor, rel_embedding: Tensor, rows: Tensor) -> Tensor:
@@ -92,11 +80,10 @@ def shaw_attention(
     value_embedding: Tensor,
     *,
     clip_distance: int,
-    causal: bool = True,
     block: int | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Attention with vectors of clipped distance, clip(i - j, -K, K) = c, on keys and values:
+    """Causal attention with vectors of clipped distance, min(i - j, K) = c, on keys and values:
 
         logits[i, j] = q_i . (k_j + a_K[c]) / sqrt(D)
         out[i] = sum_j weights[i, j] (v_j + a_V[c])
@@ -108,16 +95,15 @@ def shaw_attention(
     to 5. Huang et al. 2018 drop the vectors on values and do not clip.
 
     Args:
-        key_embedding, value_embedding: (H or 1, R, D), of the R rows of `clipped_rows`.
+        key_embedding, value_embedding: (H or 1, K + 1, D).
         clip_distance: K.
     """
     queries, keys, d_head = query.shape[2], key.shape[2], query.shape[3]
-    rows = clipped_rows(queries, keys, key_embedding.shape[1], clip_distance=clip_distance)
-    rows = rows.to(query.device)  # (L, S)
+    rows = clipped_rows(queries, keys, clip_distance=clip_distance).to(query.device)  # (L, S)
     query = query / math.sqrt(d_head)
     logits = query @ key.mT  # (B, H, L, S)
     logits = logits + relative_logits_by_clipping(query, key_embedding, rows)
-    if causal and (queries > 1 or block is not None):
+    if queries > 1 or block is not None:
         mask = causal_mask(queries, keys, block=block, device=query.device)  # (L, S)
         logits = logits.masked_fill(~mask, -math.inf)
     weights = F.dropout(logits.softmax(dim=-1), dropout)  # (B, H, L, S)

@@ -21,16 +21,11 @@ from torch.nn import functional as F
 
 ROWS = 128  # queries of a block; 64 to 256 measured equal
 BUFFER_NUMBERS = 1 << 19  # aim for one buffer: 2 MiB of float32 stay in a core's cache
+Places = tuple[int | None, int]  # ``block`` and ``first`` of `blockwise_attention`
 
 
 def blockwise_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    tables: Tensor,
-    *,
-    first: int = 0,
-    block: int | None = None,
+    query: Tensor, key: Tensor, value: Tensor, tables: Tensor, *, first: int, block: int | None
 ) -> Tensor:
     """Causal relative attention; memory O(S D) beyond one block's logits, time O(L S D).
 
@@ -135,14 +130,9 @@ class Blockwise(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        table: Tensor,
-        places: tuple[int | None, int],
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor, places: Places
     ) -> Tensor:
-        """(B, H, L, D); ``places`` are ``block`` and ``first`` of `blockwise_attention`."""
+        """(B, H, L, D), of arguments as in `blockwise_attention`."""
         window, first = places
         batch, heads, queries, _ = query.shape
         keys, d_head = value.shape[2:]

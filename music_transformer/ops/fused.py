@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from music_transformer.errors import ConfigError
-from music_transformer.ops.blockwise import Blockwise, farthest_first
+from music_transformer.ops.blockwise import Blockwise, Places, farthest_first
 from music_transformer.ops.skew import skew_attention
 
 TILE = 32  # queries, and keys, of a tile; two bands of embeddings must fit in shared memory too
@@ -24,20 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 def fused_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    tables: Tensor,
-    *,
-    first: int = 0,
-    block: int | None = None,
+    query: Tensor, key: Tensor, value: Tensor, tables: Tensor, *, first: int, block: int | None
 ) -> Tensor:
-    """Causal relative attention; as in `ops.relative.relative_attention`, with one table.
+    """Causal relative attention with one table; memory O(S D), time O(L S D).
 
-    Memory O(S D); time O(L S D).
-
-    Raises:
-        ConfigError: the kernel does not work here, see `fused_works`.
+    Arguments as in `ops.relative.relative_attention`; `ConfigError` unless `fused_works`.
     """
     device = query.device.type
     if not fused_works(device, query.shape[3], query.dtype):
@@ -85,12 +76,7 @@ class _Fused(Blockwise):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        table: Tensor,
-        places: tuple[int | None, int],
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor, places: Places
     ) -> Tensor:
         """(B, H, L, D); arguments as in `Blockwise.forward`."""
         assert table.shape[0] == 1  # the kernel knows one table

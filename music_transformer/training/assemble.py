@@ -292,7 +292,7 @@ def describe(trainer: Trainer) -> list[str]:
     ]
     left = config.steps - step
     if left > 0:
-        seconds = trainer.time_updates()
+        seconds = trainer.time_update()
         events = trainer.windows.events_per_step * config.accumulate
         epochs = left * events / trainer.windows.events_per_epoch
         lines.append(

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -167,16 +168,16 @@ class Trainer:
                 self._log_metrics(rate, norm)
             improved = self._validate() if self._validation_is_due() else False
             wanted = self.asked_to_stop or self._time_is_up(time.monotonic() - started)
-            save, stop = self._all_reduce_decisions(
-                improved or self._checkpoint_is_due(), wanted is not None
-            )
+            save = self.ranks.is_main and (improved or self._checkpoint_is_due())
+            wishes = [float(save), float(wanted is not None)]  # rank 0 saves, any may stop
+            save, stop = (wish > 0 for wish in self.ranks.all_reduce(wishes, self.device))
             if save or stop or last:
                 self._checkpoint()
             if stop and not last:
                 return self.ranks.any_of(wanted) or "stopped"
         return "finished"
 
-    def time_updates(self, count: int = 1) -> float:
+    def time_update(self) -> float:
         """Seconds of one update, measured on a copy: nothing of the run changes."""
         with torch.random.fork_rng(devices=self._cuda_devices()):
             trial = copy.copy(self)
@@ -189,9 +190,8 @@ class Trainer:
             trial.optimizers = self._new_optimizers(trial.model)
             trial._update()  # the first one also allocates
             start = time.perf_counter()
-            for _ in range(count):
-                trial._update()
-            seconds = (time.perf_counter() - start) / count
+            trial._update()
+            seconds = time.perf_counter() - start
             trial.batches.close()
             return seconds
 
@@ -333,12 +333,6 @@ class Trainer:
             return True
         return minutes is not None and time.monotonic() - self.saved_at >= 60.0 * minutes
 
-    def _all_reduce_decisions(self, save: bool, stop: bool) -> tuple[bool, bool]:
-        """Whether to save, which rank 0 decides, and to stop, which any rank may ask for."""
-        wishes = [float(save and self.ranks.is_main), float(stop)]
-        saves, stops = self.ranks.all_reduce(wishes, self.device)
-        return saves > 0, stops > 0
-
     def _time_is_up(self, elapsed: float) -> str | None:
         limit = self.config.max_minutes
         over = limit is not None and elapsed >= 60.0 * limit
@@ -352,13 +346,21 @@ class Trainer:
             tensors |= {f"weights/{name}": t for name, t in self.model.state_dict().items()}
         if self.ranks.is_main:
             state = self.state
+            training = {  # what ``config.json`` of a step says
+                "step": state.step,
+                "events": state.events,
+                "seconds": round(state.seconds, 1),
+                "validation_nll": self.last_nll if self.measured_step == state.step else None,
+                "config": self.config.to_dict(),
+                **self.description,
+            }
 
             def write(folder: Path) -> None:
                 judged = self.model if self.ema_model is None else self.ema_model
-                write_files(folder, judged, self.data.tokenizer, training=self._training())
+                write_files(folder, judged, self.data.tokenizer, training=training)
                 copies = {name: on_cpu(tensor) for name, tensor in tensors.items()}
                 write_tensors(folder / TENSORS, copies)
-                text = json.dumps(state.to_dict(), indent=2) + "\n"
+                text = json.dumps(asdict(state), indent=2) + "\n"
                 (folder / RUN_STATE).write_text(text, encoding="utf-8")
 
             before = time.monotonic()
@@ -366,18 +368,6 @@ class Trainer:
             self.clock += time.monotonic() - before
         self.saved_at = time.monotonic()
         self.ranks.barrier()
-
-    def _training(self) -> dict[str, Any]:
-        """What ``config.json`` of a step says of its training."""
-        state = self.state
-        return {
-            "step": state.step,
-            "events": state.events,
-            "seconds": round(state.seconds, 1),
-            "validation_nll": self.last_nll if self.measured_step == state.step else None,
-            "config": self.config.to_dict(),
-            **self.description,
-        }
 
     def resume(self) -> None:
         """Take up the latest step of the run, if there is one, and forget what came after it.

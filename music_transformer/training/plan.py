@@ -21,6 +21,7 @@ from music_transformer.checkpoint.session import load_checkpoint
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import checkout
+from music_transformer.model.config import ModelConfig
 from music_transformer.model.registry import KINDS, build_model, kind_of
 from music_transformer.training.config import TrainingConfig, apply_settings
 from music_transformer.training.estimate import require_memory
@@ -155,7 +156,8 @@ def new_plan(
     folder = find_checkpoint(init)
     given = read_config(folder)
     kind = given.get("kind", "decoder")
-    if _is_decoder_of(given, data):
+    alone = data.tokenizer.has_melody and given["tokenizer"] == data.tokenizer.events_config()
+    if alone and KINDS[kind].config is ModelConfig:  # it writes without a melody
         known = KINDS[kind].config.from_dict(given["model"])
         note = describe_partial_init(init, known, model)
         return Plan(model, training, data, preset_name, init=str(folder), notes=(note,))
@@ -170,7 +172,9 @@ def new_plan(
             "choose another preset."
         )
     known = KINDS[kind].config.from_dict(given["model"])
-    model, _ = apply_settings(known, training, _model_settings(settings, known))
+    names = {field.name for field in fields(known)}
+    about = [one for one in settings if one.partition("=")[0].removeprefix("model.") in names]
+    model, _ = apply_settings(known, training, about)
     return Plan(model, training, data, preset_name, init=str(folder))
 
 
@@ -236,21 +240,6 @@ def resumed_plan(
             f"--resume: data={data.path} is not what {run.path} was trained on (another checksum)."
         )
     return Plan(new_model, new_training, data, preset, init, recorded, tuple(notes))
-
-
-def _is_decoder_of(given: Mapping[str, Any], data: PreparedData) -> bool:
-    """Whether a checkpoint writes, without a melody, what the data have one for."""
-    return (
-        data.tokenizer.has_melody
-        and given.get("kind", "decoder") == "decoder"
-        and given["tokenizer"] == data.tokenizer.events_config()
-    )
-
-
-def _model_settings(settings: Sequence[str], model: Any) -> list[str]:
-    """Those settings that are about the model, whose config is given."""
-    names = {field.name for field in fields(model)}
-    return [text for text in settings if text.partition("=")[0].removeprefix("model.") in names]
 
 
 def _require_joint_batch(run: RunFolder, joint: int, world_size: int, batch_size: int) -> None:

@@ -96,10 +96,6 @@ class RunState:
     loss_events: int = 0
     world_size: int = 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON can hold them."""
-        return asdict(self)
-
     @classmethod
     def read(cls, folder: Path) -> "RunState":
         """The run state stored in the folder of a step; `CheckpointError` where it is not that."""

@@ -38,7 +38,6 @@ def by_loops(
     *,
     value_of: Logit | None = None,
     block: int | None = None,
-    causal: bool = True,
 ) -> Tensor:
     """softmax(logits) V with the logits and values of each pair asked for one by one."""
     batch, heads, keys, d_head = value.shape
@@ -46,7 +45,7 @@ def by_loops(
     for b in range(batch):
         for h in range(heads):
             for i in range(keys - queries, keys):
-                seen = range(i + 1 if causal else keys)
+                seen = range(i + 1)
                 if block is not None:
                     seen = [j for j in seen if j // block >= i // block - 1]
                 logits = torch.stack([logit(b, h, i, j) for j in seen])
@@ -86,19 +85,16 @@ def attention_inputs(queries: int, d_head: int = 5) -> list[Tensor]:
     clip=st.sampled_from([1, 2, 5, 23]),
     shared=st.booleans(),
     block=st.sampled_from([None, 1, 3]),
-    causal=st.booleans(),
 )
 def test_shaw_adds_the_vector_of_the_clipped_distance_to_keys_and_to_values(
-    queries: int, before: int, clip: int, shared: bool, block: int | None, causal: bool
+    queries: int, before: int, clip: int, shared: bool, block: int | None
 ) -> None:
     keys, heads, d_head = queries + before, 3, 5
-    block = block if causal else None
-    rows = clip + 1 if causal else 2 * clip + 1
     query, key, value = (random(2, heads, n, d_head, seed=n) for n in (queries, keys, keys))
-    on_keys, on_values = (random(1 if shared else heads, rows, d_head, seed=s) for s in (1, 2))
+    on_keys, on_values = (random(1 if shared else heads, clip + 1, d_head, seed=s) for s in (1, 2))
 
     def row(i: int, j: int) -> int:
-        return min(max(i - j, -clip), clip) + rows - 1 - clip
+        return min(i - j, clip)
 
     def logit(b: int, h: int, i: int, j: int) -> Tensor:
         vector = key[b, h, j] + on_keys[0 if shared else h, row(i, j)]
@@ -107,17 +103,15 @@ def test_shaw_adds_the_vector_of_the_clipped_distance_to_keys_and_to_values(
     def value_of(b: int, h: int, i: int, j: int) -> Tensor:
         return value[b, h, j] + on_values[0 if shared else h, row(i, j)]
 
-    out = shaw_attention(
-        query, key, value, on_keys, on_values, clip_distance=clip, causal=causal, block=block
-    )
-    expected = by_loops(value, queries, logit, value_of=value_of, block=block, causal=causal)
+    out = shaw_attention(query, key, value, on_keys, on_values, clip_distance=clip, block=block)
+    expected = by_loops(value, queries, logit, value_of=value_of, block=block)
     assert_same(out, expected, [query, key, value, on_keys, on_values])
 
 
 def test_shaws_rows_are_clipped_at_both_ends() -> None:
-    assert clipped_rows(1, 5, 5, clip_distance=2)[0].tolist() == [4, 4, 4, 3, 2]
-    assert clipped_rows(5, 5, 5, clip_distance=2)[0].tolist() == [2, 1, 0, 0, 0]
-    assert clipped_rows(5, 5, 3, clip_distance=2)[4].tolist() == [2, 2, 2, 1, 0]
+    assert clipped_rows(1, 5, clip_distance=2)[0].tolist() == [2, 2, 2, 1, 0]
+    assert clipped_rows(5, 5, clip_distance=2)[0].tolist() == [0, 0, 0, 0, 0]
+    assert clipped_rows(5, 5, clip_distance=2)[4].tolist() == [2, 2, 2, 1, 0]
 
 
 @QUERIES
@@ -217,12 +211,9 @@ def test_t5_buckets_grow_with_the_distance() -> None:
     assert t5_buckets(torch.tensor(edges)).tolist() == expected
 
 
-def test_without_a_mask_the_order_of_keys_is_nothing_and_with_one_it_is_something() -> None:
+def test_the_causal_mask_alone_makes_the_order_of_keys_something() -> None:
     query, key, value = attention_inputs(11)
     order = torch.randperm(11, generator=torch.Generator().manual_seed(0))
-    for causal in (False, True):
-        plain = plain_attention(query, key, value, causal=causal)[:, :, order]
-        shuffled = plain_attention(
-            query[:, :, order], key[:, :, order], value[:, :, order], causal=causal
-        )
-        assert torch.allclose(plain, shuffled, atol=TOLERANCE) is not causal
+    plain = plain_attention(query, key, value)[:, :, order]
+    shuffled = plain_attention(query[:, :, order], key[:, :, order], value[:, :, order])
+    assert not torch.allclose(plain, shuffled, atol=TOLERANCE)

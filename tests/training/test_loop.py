@@ -132,7 +132,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
 def test_timing_updates_changes_nothing_of_the_run(start: Start, tmp_path: Path) -> None:
     start(tmp_path / "plain").train()
     trainer = start(tmp_path / "timed")
-    assert trainer.time_updates() > 0
+    assert trainer.time_update() > 0
     trainer.train()
     assert files(tmp_path / "timed/step-12") == files(tmp_path / "plain/step-12")
 

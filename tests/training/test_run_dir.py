@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -210,7 +211,7 @@ def test_a_state_that_does_not_fit_its_folder_is_refused(
 ) -> None:
     folder = tmp_path / "step-60"
     folder.mkdir()
-    state = {**RunState(step=60).to_dict(), name: value}
+    state = {**asdict(RunState(step=60)), name: value}
     (folder / "state.json").write_text(json.dumps(state))
     with pytest.raises(CheckpointError, match=r"state\.json: "):
         RunState.read(folder)
