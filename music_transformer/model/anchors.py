@@ -51,15 +51,10 @@ OUTPUT_ROWS = _NEXT + 2 * MAX_INTERVAL + 1
 
 
 class AnchorState(NamedTuple):
-    """Rows of the two tables.
+    """Rows of the two tables, int64."""
 
-    Attributes:
-        rows: (B, L, 4) int64, of the input.
-        slots: (B, L, 2 * (N_PITCHES + N_SHIFTS)) int64, of the output: NOTE_ON, TIME_SHIFT, twice.
-    """
-
-    rows: Tensor
-    slots: Tensor
+    rows: Tensor  # (B, L, 4), of the input
+    slots: Tensor  # (B, L, 2 * (N_PITCHES + N_SHIFTS)), of the output: NOTE_ON, TIME_SHIFT, twice
 
 
 class Anchors(PerformanceTerm):

@@ -37,15 +37,11 @@ NO_PITCH = NOTHING_READ = -1
 
 
 class PitchColumns(NamedTuple):
-    """Which rows of the pitch table meet which keys.
+    """Which rows of the pitch table meet which keys."""
 
-    Attributes:
-        rows: (B, 1, L, P) int64, row for query i and column p; `INTERVALS` means no term.
-        keys: (B, S, P), one where the key's pitch is that of the column; None for a single query,
-            where each key has a column of its own, P = S: no product, but a gather of S numbers.
-    """
-
-    rows: Tensor
+    rows: Tensor  # (B, 1, L, P) int64, for query i and column p; `INTERVALS` means no term
+    # (B, S, P), one where the key's pitch is that of the column. None for a single query, where
+    # each key has a column of its own, P = S: no product, but a gather of S numbers.
     keys: Tensor | None
 
 
@@ -57,19 +53,12 @@ class Turns(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables of one layer; what is None is not added.
+    """The tables of one layer; what is None is not added."""
 
-    Attributes:
-        distance: (H or 1, M, D), E_r.
-        time: (H or 1, T, D), E_t by distance in steps; see `time_rows` for T.
-        interval: (H or 1, INTERVALS, D), E_p by interval, query minus key, from the lowest.
-        voices: V.
-    """
-
-    distance: Tensor
-    time: Tensor | None
-    interval: Tensor | None
-    voices: int
+    distance: Tensor  # (H or 1, M, D), E_r
+    time: Tensor | None  # (H or 1, T, D), E_t by distance in steps; see `time_rows` for T
+    interval: Tensor | None  # (H or 1, INTERVALS, D), E_p by interval, query minus key
+    voices: int  # V
 
 
 class VoiceTurns(nn.Module):

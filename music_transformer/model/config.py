@@ -64,71 +64,38 @@ class Settings:
 
 @dataclass(frozen=True)
 class ModelConfig(Settings):
-    """Settings of a `MusicTransformer`; what makes no sense is a `ConfigError`.
+    """Settings of a `MusicTransformer`; what makes no sense is a `ConfigError`."""
 
-    Attributes:
-        vocab_size: V, all ids of the tokenizer, PAD, START and END included.
-        d_model: width of the residual stream.
-        d_attention: width of queries, keys and values over all heads ("att" in the paper's
-            Table 2); a multiple of n_heads, None for d_model.
-        d_ff: width inside the feed-forward layers ("filter").
-        dropout: on embeddings and on what each sublayer adds to the residual stream.
-        attention_dropout: on attention weights; of the relative implementations only reference and
-            skew have it.
-        context: the most ids the model reads at once; longer pieces are read in windows.
-        input_position: one of `INPUT_POSITIONS`.
-        position_base: base of the sinusoids and of the angles of rope.
-        max_len: rows of the learned position table (input learned, or untied); None for context.
-        attention_position: one of `model.positions.SCHEMES`.
-        max_distance: rows of a relative table, distances 0..max_distance-1; None for context.
-        shared_table: one table for the heads of a layer, instead of one each (relative, shaw).
-        block: N for local attention in blocks, None for global.
-        attention: implementation of the relative operator.
-        voice_labels: number of voices whose label is added to the input, 0 for none (chorales: 4).
-        step_labels: period in sixteenths of the label of time in the input, 0 for none.
-        held_labels: the input also says for how many steps the voice whose turn comes has held its
-            last id, counted up to this many; 0 for no such label.
-        interval_output: logits also come from the interval to the voice's last pitch.
-        clip_distance: K of shaw: distances beyond share the vectors of distance K.
-        t5_buckets: number of t5's buckets, half of them one distance wide.
-        t5_max_distance: the distance from which on all share t5's last bucket.
-        relative_pitch: relative attention also knows the interval between the pitches of two ids.
-        relative_time: relative attention also knows the distance of two ids in steps. Like all
-            settings that count turns it needs voice_labels (`model/chorale.py`).
-        performance_state: input and logits also come from what the events already say, and what
-            they forbid is masked (`model/performance_state.py`); without pedal events only.
-        anchors: input and logits also come from how far off known onsets are (`model/anchors.py`);
-            likewise.
-    """
-
-    vocab_size: int = 391
+    vocab_size: int = 391  # V, all ids of the tokenizer, PAD, START and END included
     n_layers: int = 4
-    d_model: int = 256
-    d_attention: int | None = None
+    d_model: int = 256  # width of the residual stream
+    d_attention: int | None = None  # of queries over all heads ("att" in the paper); None: d_model
     n_heads: int = 4
-    d_ff: int = 1024
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    context: int = 512
-    input_position: str = "none"
-    position_base: float = 10000.0
-    max_len: int | None = None
-    attention_position: str = "relative"
-    max_distance: int | None = None
-    shared_table: bool = False
-    block: int | None = None
-    attention: str = "auto"
-    voice_labels: int = 0
-    step_labels: int = 0
-    held_labels: int = 0
-    interval_output: bool = False
-    clip_distance: int = 16
-    t5_buckets: int = 32
-    t5_max_distance: int = 128
-    relative_pitch: bool = False
-    relative_time: bool = False
-    performance_state: bool = False
-    anchors: bool = False
+    d_ff: int = 1024  # width inside the feed-forward layers ("filter")
+    dropout: float = 0.1  # on embeddings and on what each sublayer adds to the residual stream
+    attention_dropout: float = 0.0  # on attention weights; not in attention blockwise or fused
+    context: int = 512  # the most ids the model reads at once; longer pieces are read in windows
+    input_position: str = "none"  # one of `INPUT_POSITIONS`
+    position_base: float = 10000.0  # of the sinusoids and of the angles of rope
+    max_len: int | None = None  # rows of the learned positions (or untied); None: context
+    attention_position: str = "relative"  # one of `model.positions.SCHEMES`
+    max_distance: int | None = None  # rows of a relative table, from distance 0; None: context
+    shared_table: bool = False  # one table for the heads of a layer (relative, shaw)
+    block: int | None = None  # N for local attention in blocks, None for global
+    attention: str = "auto"  # implementation of the relative operator
+    # The next four are for ids that take turns in voices, see `model/chorale.py`.
+    voice_labels: int = 0  # number of voices whose label is added to the input (chorales: 4)
+    step_labels: int = 0  # period in sixteenths of the label of time in the input
+    held_labels: int = 0  # the input counts the steps up to this that the next voice has held
+    interval_output: bool = False  # logits also come from the interval to the voice's last pitch
+    clip_distance: int = 16  # K of shaw: distances beyond share the vectors of distance K
+    t5_buckets: int = 32  # half of them one distance wide
+    t5_max_distance: int = 128  # from here on all distances share t5's last bucket
+    relative_pitch: bool = False  # attention knows the interval of two ids; with voice_labels
+    relative_time: bool = False  # attention knows the distance of two ids in steps; likewise
+    # Of performances without pedal events:
+    performance_state: bool = False  # what the events say is known, what they forbid is masked
+    anchors: bool = False  # how far off known onsets are is known
 
     def __post_init__(self) -> None:
         self._at_least(1, "vocab_size", "n_layers", "d_model", "n_heads", "d_ff", "context")

@@ -123,18 +123,11 @@ def _tables() -> _Tables:
 
 
 class State(NamedTuple):
-    """What the ids up to each position say, laid out for the terms.
+    """What the ids up to each position say, laid out for the terms."""
 
-    Attributes:
-        columns: (B, L, INPUT_ROWS), what each row of the input table is multiplied by.
-        slots: (B, L, PAD + 128) int64, the row of the output table for the logit of each event;
-            NOTE_ON has two, the second behind all others.
-        forbidden: (B, L, N_IDS) bool, True = cannot come next.
-    """
-
-    columns: Tensor
-    slots: Tensor
-    forbidden: Tensor
+    columns: Tensor  # (B, L, INPUT_ROWS), what each row of the input table is multiplied by
+    slots: Tensor  # (B, L, PAD + 128) int64, rows of the output; a second one of NOTE_ON is last
+    forbidden: Tensor  # (B, L, N_IDS) bool, True = cannot come next
 
 
 class PerformanceState(PerformanceTerm):

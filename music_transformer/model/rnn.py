@@ -31,23 +31,15 @@ _FORGET = 1
 
 @dataclass(frozen=True)
 class RNNConfig(Settings):
-    """Settings of a `PerformanceRNN`; what makes no sense is a `ConfigError`.
-
-    Attributes:
-        d_model: width of the embeddings.
-        d_hidden: width of hidden states and cells.
-        dropout: on embeddings, between layers and before the logits.
-        context: the most ids the model reads at once; longer pieces are read in windows.
-        attention: none, or causal: over the hidden states of the window.
-    """
+    """Settings of a `PerformanceRNN`; what makes no sense is a `ConfigError`."""
 
     vocab_size: int = 391
     n_layers: int = 3
-    d_model: int = 512
-    d_hidden: int = 1024
-    dropout: float = 0.1
-    context: int = 2048
-    attention: str = "none"
+    d_model: int = 512  # width of the embeddings
+    d_hidden: int = 1024  # width of hidden states and cells
+    dropout: float = 0.1  # on embeddings, between layers and before the logits
+    context: int = 2048  # the most ids the model reads at once; longer pieces are read in windows
+    attention: str = "none"  # or causal: over the hidden states of the window
 
     def __post_init__(self) -> None:
         self._at_least(1, "vocab_size", "n_layers", "d_model", "d_hidden", "context")

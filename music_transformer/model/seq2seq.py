@@ -43,25 +43,11 @@ class AccompanimentConfig(Settings):
     """Settings of an `AccompanimentTransformer`; what makes no sense is a `ConfigError`.
 
     Those of `ModelConfig` mean the same, of the decoder; dropout, positions and heads are of both.
-
-    Attributes:
-        source_vocab_size: all ids of the melody, PAD included.
-        source_pad: its PAD, which is never attended to.
-        n_encoder_layers, d_encoder, d_encoder_ff: layers and widths of the encoder.
-        d_cross: width of the attention to the melody over all heads; a multiple of n_heads.
-        source_context: the most steps of the melody it is shown at once.
-        source_distance: M of the encoder's tables of 2M - 1 rows; None for source_context.
-        cross_position: none, or time: attention to the melody knows which step is now.
-        cross_distance: M of its tables; steps farther away share the last row.
-        time_shift: the id that lets one unit of time pass; the next ids let 2, 3, ... pass.
-        time_shifts: how many such ids there are.
-        shifts_per_step: units of time in a step of the melody.
-        anchors: input and logits also come from how far off the onsets of the melody are.
     """
 
     vocab_size: int = 391
-    source_vocab_size: int = 258
-    source_pad: int = 257
+    source_vocab_size: int = 258  # all ids of the melody, PAD included
+    source_pad: int = 257  # its PAD, which is never attended to
     n_layers: int = 6
     d_model: int = 256
     n_heads: int = 4
@@ -69,21 +55,21 @@ class AccompanimentConfig(Settings):
     n_encoder_layers: int = 3
     d_encoder: int = 128
     d_encoder_ff: int = 512
-    d_cross: int = 128
+    d_cross: int = 128  # width of the attention to the melody over all heads
     dropout: float = 0.1
     context: int = 1024
-    source_context: int = 320
-    input_position: str = "none"
-    attention_position: str = "relative"
+    source_context: int = 320  # the most steps of the melody it is shown at once
+    input_position: str = "none"  # or sinusoidal
+    attention_position: str = "relative"  # or none
     max_distance: int | None = 512
-    source_distance: int | None = 128
-    cross_position: str = "time"
-    cross_distance: int = 64
-    time_shift: int = 256
-    time_shifts: int = 100
-    shifts_per_step: int = 10
+    source_distance: int | None = 128  # M of the encoder's tables of 2M - 1 rows, or its context
+    cross_position: str = "time"  # attention to the melody knows which step is now; or none
+    cross_distance: int = 64  # M of its tables; steps farther away share the last row
+    time_shift: int = 256  # the id that lets one unit of time pass; the next ids let 2, 3, ... pass
+    time_shifts: int = 100  # how many such ids there are
+    shifts_per_step: int = 10  # units of time in a step of the melody
     performance_state: bool = False
-    anchors: bool = False
+    anchors: bool = False  # the onsets of the melody
 
     def __post_init__(self) -> None:
         self._one_of("input_position", ("none", "sinusoidal"))
@@ -130,17 +116,11 @@ class AccompanimentConfig(Settings):
 
 
 class Melody(NamedTuple):
-    """A melody as the decoder uses it.
+    """A melody as the decoder uses it."""
 
-    Attributes:
-        layers: for each layer of the decoder the keys and values (B or 1, H, S, D).
-        keep: (B or 1, S) bool, True = a step of the melody, not PAD.
-        anchors: times and pitches (B or 1, S) of its onsets, see `model/anchors.py`.
-    """
-
-    layers: list[tuple[Tensor, Tensor]]
-    keep: Tensor
-    anchors: tuple[Tensor, Tensor]
+    layers: list[tuple[Tensor, Tensor]]  # keys and values of each layer (B or 1, H, S, D)
+    keep: Tensor  # (B or 1, S) bool, True = a step of the melody, not PAD
+    anchors: tuple[Tensor, Tensor]  # times and pitches (B or 1, S) of its onsets
 
 
 class TwoSidedAttention(Attention):

@@ -33,32 +33,20 @@ Guard = Callable[[Trainer], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What a run should be.
+    """What a run should be."""
 
-    Attributes:
-        out: the run folder.
-        data, preset: folder of prepared data, name of a recipe; a resumed run knows its own.
-        settings: changes to the preset, as ``key=value``.
-        resume: go on with the run in ``out``, or begin it where there is none.
-        force: replace the run in ``out``.
-        init: checkpoint of the first weights.
-        export: folder for the best weights in half precision, at the end.
-        device: ``auto``, ``cpu``, ``cuda``.
-        seed: of weights, windows and dropout.
-        processes: that share the batch of the preset on the cores of this machine; None is one a
-            core where that pays, or as many as the run that is resumed had.
-    """
-
-    out: str
-    data: str | None = None
-    preset: str | None = None
-    settings: tuple[str, ...] = ()
-    resume: bool = False
-    force: bool = False
-    init: str | None = None
-    export: str | None = None
-    device: str = "auto"
-    seed: int | None = None
+    out: str  # the run folder
+    data: str | None = None  # folder of prepared data; a resumed run knows its own
+    preset: str | None = None  # name of a recipe; the same
+    settings: tuple[str, ...] = ()  # changes to the preset, as key=value
+    resume: bool = False  # go on with the run in ``out``, or begin it where there is none
+    force: bool = False  # replace the run in ``out``
+    init: str | None = None  # checkpoint of the first weights
+    export: str | None = None  # folder for the best weights in half precision, at the end
+    device: str = "auto"  # or cpu, cuda
+    seed: int | None = None  # of weights, windows and dropout
+    # That share the batch on the cores of this machine; None is one a core where that pays, or as
+    # many as the run that is resumed had.
     processes: int | None = None
 
 

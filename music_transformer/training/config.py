@@ -5,6 +5,7 @@ rate follows the step, never the clock: a run that is resumed sees the same rate
 """
 
 import difflib
+import functools
 import math
 import types
 import typing
@@ -21,72 +22,41 @@ _SWITCHES |= {"false": False, "off": False, "0": False, "no": False}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Everything that decides what a training run computes, and a few things that do not.
+    """Everything that decides what a training run computes, and a few things that do not."""
 
-    Attributes:
-        steps: updates of the weights in the whole run.
-        window: events in a training window; None is the model's context.
-        batch_size: windows in one forward pass, on each rank.
-        accumulate: forward passes in one update.
-        learning_rate: the highest rate; the matrices that Muon moves use the same one.
-        schedule: ``cosine``, or ``wsd`` (warm-up, stable, linear decay), which can be extended.
-        warmup: steps of linear warm-up; below 1 it is a fraction of all steps.
-        final_fraction: the last learning rate as a fraction of the highest.
-        cooldown: the fraction of all steps over which ``wsd`` decays.
-        optimizer: ``adamw`` for all, or ``muon`` for the hidden matrices and AdamW for the rest.
-        weight_decay: decoupled, on matrices only: no embeddings, tables, norms or biases.
-        clip: the largest norm of all gradients; 0 does not clip.
-        label_smoothing: share of the target spread over the vocabulary.
-        token_dropout: share of the input ids that are hidden, read as PAD (START never is): a model
-            of little data learns less by heart.
-        ema: decay of the running mean of the weights that is evaluated and saved; None is none.
-        autocast: bfloat16 in the linear layers; ``auto`` measures whether that is faster here.
-        compile: train through `torch.compile`; it needs a compiler, and pays on a GPU.
-        checkpoint_activations: keep only the inputs of layers: less memory, a third more time.
-        augment: stretch and transpose training windows.
-        plain: share of the windows that open with a plain motif, as users have them.
-        gaps: share of the windows that are told what comes after a gap, to learn in-filling.
-        workers: processes that make the windows; 0 is a thread, enough for most machines.
-        seed: of the windows; the command also seeds weights and dropout with it.
-        evaluate_every, evaluate_windows: steps between quick validations, and their windows.
-        checkpoint_every, checkpoint_minutes: between checkpoints; None leaves it to the other.
-        log_every: steps in one line of metrics.jsonl.
-        max_minutes: stop cleanly, with a checkpoint, after so long; None never.
-        threads: CPU threads; None leaves PyTorch's choice.
-    """
-
-    steps: int = 10_000
-    window: int | None = None
-    batch_size: int = 4
-    accumulate: int = 1
-    learning_rate: float = 1e-3
-    schedule: Literal["cosine", "wsd"] = "cosine"
-    warmup: float = 0.05
-    final_fraction: float = 0.02
-    cooldown: float = 0.2
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    steps: int = 10_000  # updates of the weights in the whole run
+    window: int | None = None  # events in a training window; None is the model's context
+    batch_size: int = 4  # windows in one forward pass, on each rank
+    accumulate: int = 1  # forward passes in one update
+    learning_rate: float = 1e-3  # the highest; the matrices that Muon moves use the same one
+    schedule: Literal["cosine", "wsd"] = "cosine"  # warm-up, stable, linear decay: it can go on
+    warmup: float = 0.05  # steps of linear warm-up; below 1 it is a fraction of all steps
+    final_fraction: float = 0.02  # the last learning rate as a fraction of the highest
+    cooldown: float = 0.2  # the fraction of all steps over which wsd decays
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the hidden matrices, AdamW the rest
     betas: tuple[float, float] = (0.9, 0.98)
     muon_momentum: float = 0.95
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    label_smoothing: float = 0.0
+    weight_decay: float = 0.01  # decoupled, on matrices: no embeddings, tables, norms or biases
+    clip: float = 1.0  # the largest norm of all gradients; 0 does not clip
+    label_smoothing: float = 0.0  # share of the target spread over the vocabulary
+    # Share of the input ids that are read as PAD: a model of little data learns less by heart.
     token_dropout: float = 0.0
-    ema: float | None = None
-    autocast: Literal["auto", "on", "off"] = "auto"
-    compile: bool = False
-    checkpoint_activations: bool = False
-    augment: bool = True
-    plain: float = 0.0
-    gaps: float = 0.0
-    workers: int = 0
-    seed: int = 0
-    evaluate_every: int = 500
-    evaluate_windows: int = 64
-    checkpoint_every: int | None = None
-    checkpoint_minutes: float | None = 10.0
-    log_every: int = 10
-    max_minutes: float | None = None
-    threads: int | None = None
+    ema: float | None = None  # decay of the running mean of the weights that is judged and saved
+    autocast: Literal["auto", "on", "off"] = "auto"  # bfloat16 in the linear layers; auto measures
+    compile: bool = False  # through `torch.compile`; it needs a compiler, and pays on a GPU
+    checkpoint_activations: bool = False  # keep inputs of layers only: less memory, a third slower
+    augment: bool = True  # stretch and transpose training windows
+    plain: float = 0.0  # share of the windows that open with a plain motif, as users have them
+    gaps: float = 0.0  # share of the windows that know what comes after a gap, to learn in-filling
+    workers: int = 0  # processes that make the windows; 0 is a thread, enough for most machines
+    seed: int = 0  # of the windows; the command also seeds weights and dropout with it
+    evaluate_every: int = 500  # steps between quick validations
+    evaluate_windows: int = 64  # in a quick validation
+    checkpoint_every: int | None = None  # steps between checkpoints; None leaves it to the clock
+    checkpoint_minutes: float | None = 10.0  # between checkpoints; None leaves it to the steps
+    log_every: int = 10  # steps in one line of metrics.jsonl
+    max_minutes: float | None = None  # stop cleanly, with a checkpoint, after so long; None never
+    threads: int | None = None  # of the CPU; None leaves PyTorch's choice
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))  # JSON has only lists
@@ -110,7 +80,7 @@ class TrainingConfig:
                 "not compiled; choose one."
             )
         for name in ("schedule", "optimizer", "autocast"):
-            choices = typing.get_args(typing.get_type_hints(TrainingConfig)[name])
+            choices = typing.get_args(_hints()[name])
             if getattr(self, name) not in choices:
                 raise ConfigError(
                     f"{name}={getattr(self, name)!r}; choose from {', '.join(choices)}."
@@ -130,10 +100,9 @@ class TrainingConfig:
         return cls(**values)
 
     def _given(self, names: Iterable[str]) -> list[tuple[str, Any]]:
-        """Fields with their values, but for those that are None as they are by default."""
-        defaults = type(self)
+        """Fields with their values, but for those that are None and may be."""
         values = [(name, getattr(self, name)) for name in names]
-        return [(n, v) for n, v in values if v is not None or getattr(defaults, n) is not None]
+        return [(n, v) for n, v in values if v is not None or not _may_be_none(_hints()[n])]
 
     def _at_least(self, least: int, *names: str, most: int = 2**31 - 1) -> None:
         for name, value in self._given(names):
@@ -153,6 +122,16 @@ class TrainingConfig:
                 raise ConfigError(f"{name}={value} is not {left} {low:g} {right} {high:g}.")
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    """The types of the fields."""
+    return typing.get_type_hints(TrainingConfig)
+
+
+def _may_be_none(hint: Any) -> bool:
+    return type(None) in typing.get_args(hint)
+
+
 def apply_settings(
     model: Any, training: TrainingConfig, settings: Iterable[str]
 ) -> tuple[Any, TrainingConfig]:
@@ -162,10 +141,7 @@ def apply_settings(
         ConfigError: a key is unknown (the nearest is named) or a value is not of its type.
     """
     changes: dict[str, dict[str, Any]] = {"model": {}, "training": {}}
-    hints = {
-        "model": typing.get_type_hints(type(model)),
-        "training": typing.get_type_hints(TrainingConfig),
-    }
+    hints = {"model": typing.get_type_hints(type(model)), "training": _hints()}
     names = {
         "model": [f.name for f in fields(model) if f.name != "vocab_size"],
         "training": [f.name for f in fields(training)],
@@ -199,7 +175,7 @@ def _nearest(name: str, known: list[str]) -> str:
 def _parse(key: str, text: str, hint: Any) -> Any:
     """The value of a setting, read by the type of its field."""
     choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if type(None) in choices and text.lower() in ("none", "null", ""):
+    if _may_be_none(hint) and text.lower() in ("none", "null", ""):
         return None
     for choice in choices:
         try:

@@ -45,21 +45,15 @@ ZERO_AT_FIRST = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A model, its training and its data.
-
-    Attributes:
-        init: the checkpoint that the first weights are from; None draws them.
-        recorded: ``config.json`` of the run that is resumed; None for a new one.
-        notes: what was changed on resuming, and deserves a line.
-    """
+    """A model, its training and its data."""
 
     model: Any
     training: TrainingConfig
     data: PreparedData
     preset: str
-    init: str | None = None
-    recorded: Mapping[str, Any] | None = None
-    notes: tuple[str, ...] = ()
+    init: str | None = None  # the checkpoint that the first weights are from; None draws them
+    recorded: Mapping[str, Any] | None = None  # config.json of the run that is resumed
+    notes: tuple[str, ...] = ()  # what was changed on resuming, and deserves a line
 
     def build(self, *, resumed: bool = False) -> Any:
         """The model with its first weights, on the CPU; draws from the global generator.

@@ -49,25 +49,19 @@ _UNFINISHED = re.compile(r"\.(latest|best|metrics|config|step-\d+)-\w{8}\.tmp(\.
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run, or this part of it, ended.
-
-    Attributes:
-        reason: ``finished``, ``max_minutes``, or the name of the signal that stopped it.
-        loss: of the last line of metrics, in nats per event.
-        first_nll: validation NLL of the given weights, of a run that began with some.
-    """
+    """How a run, or this part of it, ended."""
 
     run: str
     step: int
     steps: int
-    reason: str
-    loss: float | None
+    reason: str  # finished, max_minutes, or the name of the signal that stopped it
+    loss: float | None  # of the last line of metrics, in nats per event
     validation_nll: float | None
     best_step: int | None
     best_nll: float | None
     events: int
     seconds: float
-    first_nll: float | None = None
+    first_nll: float | None = None  # validation NLL of the weights that it began with
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON can hold them."""
@@ -76,25 +70,16 @@ class TrainingResult:
 
 @dataclass
 class RunState:
-    """Where a run stands.
+    """Where a run stands."""
 
-    Attributes:
-        step: updates done; also the position in the data.
-        events: real targets learned from, all ranks together.
-        seconds: time spent training, over all resumptions.
-        best_step, best_nll: where the validation NLL in nats per event was lowest so far.
-        loss_sum, loss_events: of the targets since the last line of metrics.
-        world_size: ranks that train together.
-    """
-
-    step: int = 0
-    events: int = 0
-    seconds: float = 0.0
-    best_step: int | None = None
-    best_nll: float | None = None
-    loss_sum: float = 0.0
+    step: int = 0  # updates done; also the position in the data
+    events: int = 0  # real targets learned from, all ranks together
+    seconds: float = 0.0  # spent training, over all resumptions
+    best_step: int | None = None  # of the lowest validation NLL so far
+    best_nll: float | None = None  # in nats per event
+    loss_sum: float = 0.0  # since the last line of metrics
     loss_events: int = 0
-    world_size: int = 1
+    world_size: int = 1  # ranks that train together
 
     @classmethod
     def read(cls, folder: Path) -> "RunState":
