@@ -97,13 +97,9 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint folder and return its path; a reader never sees half of it.
 
-    A checkpoint that is already there is replaced, its README.md and other files are kept. Where
-    there is no README.md, one is written from what ``training`` tells.
-
-    Args:
-        sampling: how to draw from the model where a call does not say; None says nothing.
-        half: store the weights in half precision.
-        max_file_bytes: weights that take more stand in several files, each at most so large.
+    A checkpoint that is already there is replaced, its README.md and other files are kept; a
+    README.md is written where there is none. ``half`` stores half precision, ``max_file_bytes``
+    parts weights among files.
 
     Raises:
         CheckpointError: the folder holds something that is no checkpoint, or cannot be written.

@@ -5,15 +5,10 @@ The id at index p is the input that predicts event p, of voice p mod V. Relative
 
     logits[i, j] = q_i . (k_j + E_r[i - j] + E_t[step_i - step_j] + E_p[pitch_i - pitch_j])
 
-divided by sqrt(D). Neither gathers a vector, or even a number, for each pair of positions:
-
-- ``step_i - step_j`` is ceil((d - v) / V) for the distance d = i - j and the voice v of the
-  *query*. So each voice has a table of distances, and queries take turns with them;
-- ``q_i . E_p[pitch_i - p]`` is gathered for the P pitches p that occur among the keys, P columns
-  more for the query; the key has a one there where its pitch is, and zeros.
-
-An interval beyond `LARGEST_INTERVAL` semitones shares the vector of that interval. An id without
-a pitch (silence, PAD, START, END) has no pitch term, as query or as key.
+divided by sqrt(D). ``step_i - step_j`` is ceil((d - v) / V) for the distance d and the voice v of
+the *query*: each voice has a table of distances, and queries take turns with them. ``q_i . E_p`` is
+gathered for the P pitches that occur among the keys, as P columns more; the key has a one there
+where its pitch is. An id without a pitch (silence, PAD, START, END) has no pitch term.
 """
 
 from typing import Any, NamedTuple

@@ -32,9 +32,7 @@ def attention_weights(
     pass: L/D + 1 times its attention, of a single query with ``last_only``.
 
     Args:
-        model: in any mode; it is left as it was.
-        ids: (L,) or (1, L) int64, L >= 1.
-        place: (L,), as in the model's forward.
+        ids: (L,) or (1, L) int64, L >= 1; ``place`` (L,) as in the model's forward.
         layers: which ones, in this order, negative from the last; None for all.
         last_only: the last row alone, (layers, H, 1, L).
 

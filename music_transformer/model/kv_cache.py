@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 
 class Cache:
-    """What every kind of cache counts: how much was read, and how much more may be.
-
-    Attributes:
-        batch: B, the number of sequences.
-        length: positions held so far.
-        capacity: the most it can hold.
-    """
+    """What every kind of cache counts: ``length`` positions held of at most ``capacity``."""
 
     def __init__(self, batch: int, capacity: int) -> None:
         self.batch, self.capacity, self.length = batch, capacity, 0

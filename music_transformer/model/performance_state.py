@@ -1,23 +1,12 @@
 """What the events of a performance already say: which notes sound, for how long, what may come.
 
-All facts are of the ids of the window so far, so a cached step equals the full pass. They are added
-to the embedding and to the logits, and a mask, part of the distribution, is over what a canonical
-stream cannot have next. docs/design.md explains why.
-
-| fact | in the embedding | in the logits |
-| --- | --- | --- |
-| sounding, age | by pitch: sounds, log(1 + age) / 5, unknown; count | NOTE_OFF by age |
-| since: time since the last onset | by pitch and its class: two decays | NOTE_ON by since |
-| last: pitch of the last onset | | NOTE_ON by interval |
-| rhythm of clusters of onsets | elapsed, last interval, the one before | TIME_SHIFT by ratio |
-| velocity that is set | one row each | SET_VELOCITY by difference |
+docs/design.md has the table of these facts and how they enter the model. All are of the ids of the
+window so far, so a cached step equals the full pass; times are in steps of 10 ms.
 
 A pitch is *unknown* until its first event: NOTE_ON and NOTE_OFF are both allowed. START makes all
 silent, PAD (a hidden id) and END make all unknown again. The order within a step is judged by the
 last note event; a forbidden event costs `PENALTY` nats; some id is always allowed.
-
 `read_window` reads a whole window, `StateReader` one id after another; they give the same `State`.
-Times are in steps of 10 ms.
 """
 
 import functools

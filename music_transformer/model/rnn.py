@@ -1,15 +1,11 @@
 """The LSTM baseline (Oore et al. 2018): what music was written with before attention alone could.
 
 ids (B, L) -> embeddings -> n_layers of LSTM -> [attention over the hidden states] -> logits
-(B, L, V). With attention, each hidden state of the last layer looks back at all of the window up to
-itself:
-
-    context_t = sum_s softmax_s(h_t W h_s / sqrt(d_hidden)) h_s,   s <= t
-    out_t     = tanh([context_t, h_t] C)
+(B, L, V). With attention, each hidden state h looks back at all of the window up to itself:
+context = sum_s softmax_s(h W h_s / sqrt(d_hidden)) h_s, out = tanh([context, h] C).
 
 Source: Luong et al. 2015, "Effective approaches to attention-based neural machine translation",
-equations 5 to 8, turned on the past of the sequence itself; the paper does not define its "LSTM
-with attention". docs/design.md has how it differs from Magenta's.
+equations 5 to 8, turned on the sequence itself; see docs/design.md.
 """
 
 from dataclasses import dataclass
@@ -120,12 +116,9 @@ class PerformanceRNN(nn.Module):
     def forward(
         self, ids: Tensor, *, place: Tensor | None = None, cache: RNNCache | None = None
     ) -> Tensor:
-        """Logits (B, L, V) of the event after each id.
+        """Logits (B, L, V) of the event after each id (B, L).
 
-        Args:
-            ids: (B, L) int64.
-            place: as other models take it; not used.
-            cache: what was read before ``ids``; they are added to it.
+        ``place`` is what other models take, and not used; what was read before is in the ``cache``.
 
         Raises:
             ShapeError: ids that are not (B, L), or more of them than the cache has room for.

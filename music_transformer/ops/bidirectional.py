@@ -60,13 +60,9 @@ def bidirectional_attention(
 
         logits[i, j] = (q_i . k_j + q_i . E[i - j]) / sqrt(D)      |i - j| <= M - 1
 
-    Source: Huang et al. 2018; Shaw et al. 2018 for both sides.
-
-    Args:
-        query, key, value: (B, H, L, D).
-        rel_embedding: (H or 1, 2M - 1, D) as in `bidirectional_logits`; None adds nothing.
-        keep: (B, L) bool, True = may be attended to; None keeps all. A sequence that keeps nothing
-            gets the mean of its values.
+    Source: Huang et al. 2018; Shaw et al. 2018 for both sides. ``keep`` (B, L) bool is True where a
+    position may be attended to; a sequence that keeps nothing gets the mean of its values. E is as
+    in `bidirectional_logits`; None adds nothing.
     """
     logits = query @ key.transpose(-2, -1)  # (B, H, L, L)
     if rel_embedding is not None:

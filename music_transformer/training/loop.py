@@ -6,25 +6,18 @@ for bit (on a CPU with the same number of threads).
 """
 
 import copy
-import json
 import math
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from music_transformer.checkpoint.format import (
-    load_weights,
-    on_cpu,
-    read_config,
-    write_files,
-    write_tensors,
-)
+from music_transformer.checkpoint.format import load_weights, read_config, write_files
 from music_transformer.datasets.pairs import training_windows
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import CheckpointError, ConfigError, DivergenceError
@@ -32,7 +25,6 @@ from music_transformer.evaluation.nll import evaluate_nll
 from music_transformer.progress import Progress
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.distributed import DistributedContext
-from music_transformer.training.loss import count_targets, drop_tokens, summed_cross_entropy
 from music_transformer.training.optimizers import (
     build_optimizers,
     learning_rate,
@@ -42,14 +34,13 @@ from music_transformer.training.optimizers import (
 )
 from music_transformer.training.precision import checkpoint_layers, compiled, use_bfloat16
 from music_transformer.training.run_dir import (
-    RUN_STATE,
-    TENSORS,
     RunFolder,
     RunState,
     TrainingResult,
     gather_generators,
     read_state,
     restore_generators,
+    write_state,
 )
 
 _EVALUATION_BATCH = 8
@@ -358,10 +349,7 @@ class Trainer:
             def write(folder: Path) -> None:
                 judged = self.model if self.ema_model is None else self.ema_model
                 write_files(folder, judged, self.data.tokenizer, training=training)
-                copies = {name: on_cpu(tensor) for name, tensor in tensors.items()}
-                write_tensors(folder / TENSORS, copies)
-                text = json.dumps(asdict(state), indent=2) + "\n"
-                (folder / RUN_STATE).write_text(text, encoding="utf-8")
+                write_state(folder, state, tensors)
 
             before = time.monotonic()
             self.run.write_step(state.step, write, best=state.best_step)
@@ -422,3 +410,33 @@ class Trainer:
             seconds=round(state.seconds, 1),
             first_nll=self.first_nll,
         )
+
+
+def summed_cross_entropy(
+    logits: Tensor, targets: Tensor, *, pad: int, label_smoothing: float = 0.0
+) -> Tensor:
+    """The sum of the negative log likelihoods of all targets (B, L) that are not ``pad``."""
+    return F.cross_entropy(
+        logits.flatten(0, 1).float(),  # (B*L, V)
+        targets.flatten(),  # (B*L,)
+        ignore_index=pad,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
+
+
+def count_targets(targets: Tensor, pad: int) -> int:
+    """How many targets are real."""
+    return int(torch.count_nonzero(targets != pad))
+
+
+def drop_tokens(ids: Tensor, share: float, *, hidden: int, kept: int) -> Tensor:
+    """Ids (B, L) of which a random share reads ``hidden``, but never those that are ``kept``.
+
+    Source: Gal and Ghahramani 2016, "A theoretically grounded application of dropout in recurrent
+    neural networks", section 4.2 (word dropout); here each place is drawn by itself.
+    """
+    if share == 0.0:
+        return ids
+    drawn = torch.rand(ids.shape, device=ids.device) < share  # (B, L)
+    return ids.masked_fill(drawn & (ids != kept), hidden)

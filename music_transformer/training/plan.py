@@ -184,13 +184,8 @@ def resumed_plan(
     """The plan that a run recorded, with such changes as do not change what it computes.
 
     Another number of processes is such a change as long as all of them together draw as many
-    windows at a time as before: a window depends on its row in the batch of all.
-
-    Args:
-        settings: changes, as ``key=value``.
-        data_path: where the data is now.
-        preset_name, seed: of the run, to make sure.
-        world_size: processes that will train together.
+    windows at a time as before: a window depends on its row in the batch of all. ``preset_name``
+    and ``seed`` are to make sure.
 
     Raises:
         ConfigError: a setting that matters was changed, or the data; it is named.

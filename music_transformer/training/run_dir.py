@@ -24,7 +24,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from music_transformer.checkpoint.format import CONFIG, is_made, read_json, read_tensors
+from music_transformer.checkpoint.format import (
+    CONFIG,
+    is_made,
+    on_cpu,
+    read_json,
+    read_tensors,
+    write_tensors,
+)
 from music_transformer.checkpoint.hub import named_step
 from music_transformer.errors import CheckpointError, ConfigError
 from music_transformer.files import (
@@ -124,6 +131,12 @@ def restore_generators(
     cuda = tensors.get(f"generator/{ranks.rank}/cuda")
     if device.type == "cuda" and cuda is not None:
         torch.cuda.set_rng_state(cuda, device)
+
+
+def write_state(folder: Path, state: RunState, tensors: Mapping[str, Tensor]) -> None:
+    """Write the state of a step, for `RunState.read` and `read_state`."""
+    write_tensors(folder / TENSORS, {name: on_cpu(tensor) for name, tensor in tensors.items()})
+    (folder / RUN_STATE).write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
 
 
 def read_state(folder: Path) -> dict[str, dict[str, Tensor]]:

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from music_transformer.training.loss import count_targets, drop_tokens, summed_cross_entropy
+from music_transformer.training.loop import count_targets, drop_tokens, summed_cross_entropy
 
 PAD = 5
 
