@@ -33,13 +33,9 @@ class Reading(NamedTuple):
 
 
 class Scheme(ABC):
-    """A positional scheme of attention; the methods with a body are right for the simple ones.
+    """A positional scheme of attention; the methods with a body are right for the simple ones."""
 
-    Attributes:
-        stack: the module that the layers of a stack share, if any: ``stack(config)(reading)``, once
-            a pass.
-    """
-
+    #: What the layers of a stack share, if anything: ``stack(config)(reading)`` once a pass.
     stack: ClassVar[type[nn.Module] | None] = None
 
     def __init__(self, config: "ModelConfig") -> None:

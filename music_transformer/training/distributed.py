@@ -115,8 +115,7 @@ class DistributedContext:
 def join_distributed(device: torch.device) -> DistributedContext:
     """The ranks of this launch: those of ``torchrun``, or one alone.
 
-    Raises:
-        ConfigError: the environment speaks of ranks, but torch cannot connect them.
+    `ConfigError` where the environment speaks of ranks, but torch cannot connect them.
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size == 1:
@@ -209,11 +208,7 @@ def default_processes(batch_size: int, window: int) -> int:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The GPU of this rank where GPUs are used and none was named.
-
-    Raises:
-        ConfigError: there are more ranks on this machine than GPUs.
-    """
+    """The GPU of this rank where GPUs are used and none was named; `ConfigError` if it has none."""
     if device.type != "cuda" or device.index is not None or "LOCAL_RANK" not in os.environ:
         return device
     index, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()

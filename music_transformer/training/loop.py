@@ -360,8 +360,7 @@ class Trainer:
     def resume(self) -> None:
         """Take up the latest step of the run, if there is one, and forget what came after it.
 
-        Raises:
-            CheckpointError: the state is damaged, or does not fit the model and settings.
+        `CheckpointError` where the state is damaged, or does not fit the model and settings.
         """
         folder = self.run.latest()
         if folder is None:

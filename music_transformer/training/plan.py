@@ -129,8 +129,7 @@ def new_plan(
 ) -> Plan:
     """The plan of a new run.
 
-    Raises:
-        ConfigError: a setting is wrong, or preset, data and checkpoint do not go together.
+    `ConfigError` where a setting is wrong, or preset, data and checkpoint do not go together.
     """
     preset = find_preset(preset_name)
     model, training = apply_settings(preset.model, preset.training, settings)
@@ -280,8 +279,7 @@ def _commit() -> str | None:
 def describe_partial_init(init: str, donor: Any, model: Any) -> str:
     """One line on what a ``model`` would take over from a checkpoint of the config ``donor``.
 
-    Raises:
-        ConfigError: no layer of it fits.
+    `ConfigError` where no layer of it fits.
     """
     with torch.device("meta"):  # shapes without memory
         given, wanted = build_model(donor).state_dict(), build_model(model).state_dict()

@@ -27,11 +27,7 @@ def use_bfloat16(model: nn.Module) -> None:
 
 
 def checkpoint_layers(model: nn.Module) -> None:
-    """Let every layer of ``model`` keep only its input, and be computed again going backward.
-
-    Raises:
-        ConfigError: the model has no such layers.
-    """
+    """Let every layer keep only its input and be computed again; `ConfigError` without any."""
     layers = [module for module in model.modules() if isinstance(module, Layer)]
     if not layers:
         raise ConfigError(
@@ -90,10 +86,8 @@ def compiled(model: nn.Module, device: torch.device) -> nn.Module:
     """The same ``model``, as it is called to be compiled the first time; names and weights stay.
 
     Methods that a class lists as ``uncompiled`` are left out. Attention is one: its blocks are
-    written into views of one buffer, which a compiler cannot see through.
-
-    Raises:
-        ConfigError: nothing can be compiled here, as where there is no C++ compiler.
+    written into views of one buffer, which a compiler cannot see through. `ConfigError` where
+    nothing can be compiled, as without a C++ compiler.
     """
     _require_compiler(device)
     for module in model.modules():
