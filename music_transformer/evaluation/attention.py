@@ -1,8 +1,6 @@
-"""What a model listened to when it wrote a note, told in notes.
+"""What a model attends to as it writes a note, by note; the query is the position that writes it.
 
-The query is the place that writes the note: the weights with which the model, having read all
-before it, chose this event (or would have expected it). An event's weight is given to the note it
-is part of (`note_of_event`); the rest went to START and to the time between the notes.
+The weight of an event goes to the note it is part of (`note_of_event`), of START and time to none.
 """
 
 from dataclasses import dataclass
@@ -41,10 +39,9 @@ def note_attention(
     at_seconds: float | None = None,
     layer: int = -1,
 ) -> NoteAttention:
-    """What the note in row `query` attends to, in layer `layer`; both may count from the end.
+    """What the note in row `query` of the result's `notes` attends to; rows may count from the end.
 
-    Rows are those of the result's `notes`. With `at_seconds` the query is the last note that begins
-    then or before, the highest of a chord.
+    With `at_seconds` it is the last note that begins then or before, the highest of a chord.
 
     Raises:
         MidiError: there are no notes.
@@ -53,8 +50,17 @@ def note_attention(
     require_heads(session)
     if not len(notes):
         raise MidiError("no notes: there is nothing to attend to.")
-    ids, decoded = _read(session, notes)
-    parts = session.tokenizer.note_of_event(ids)
+    tokenizer = session.tokenizer
+    ids = tokenizer.encode(notes, keep_silence=False)
+    decoded = tokenizer.decode(ids, seconds_per_beat=tokenizer.seconds_per_beat(notes))
+    silence = max(0.0, float(notes.start.min() - decoded.start.min()))
+    decoded = decoded.replaced(
+        start=decoded.start + silence,
+        end=decoded.end + silence,
+        pedals=Pedals(),
+        end_time=decoded.end_time + silence,
+    )
+    parts = tokenizer.note_of_event(ids)
     if at_seconds is not None:
         query = int(np.searchsorted(decoded.start, at_seconds + 1e-6, side="right")) - 1
         if query < 0 or not at_seconds <= notes.end_time:
@@ -67,7 +73,7 @@ def note_attention(
         raise ConfigError(f"note {query}: there are notes 0 to {count - 1}.")
     if not -layers <= layer < layers:
         raise ConfigError(f"layer {layer}: the model has layers 0 to {layers - 1}.")
-    read = [session.tokenizer.start, *ids[: parts.onset[query]]]  # position i holds event i - 1
+    read = [tokenizer.start, *ids[: parts.onset[query]]]  # position i holds event i - 1
     first = max(0, len(read) - session.config.context)
     weights = attention_weights(
         session.model,
@@ -78,13 +84,7 @@ def note_attention(
     by_event: Floats = weights.double().cpu().numpy()
     by_note, elsewhere = weights_by_note(by_event[:, -1], parts, first)
     return NoteAttention(
-        notes=decoded,
-        query=query % count,
-        layer=layer % layers,
-        by_note=by_note,
-        elsewhere=elsewhere,
-        by_event=by_event,
-        first_event=first,
+        decoded, query % count, layer % layers, by_note, elsewhere, by_event, first_event=first
     )
 
 
@@ -97,25 +97,8 @@ def require_heads(session: Session) -> None:
         )
 
 
-def _read(session: Session, notes: NoteSequence) -> tuple[list[int], NoteSequence]:
-    """The ids of the notes as the model learnt them, and their notes at the times of the file."""
-    tokenizer = session.tokenizer
-    ids = tokenizer.encode(notes, keep_silence=False)
-    decoded = tokenizer.decode(ids, seconds_per_beat=tokenizer.seconds_per_beat(notes))
-    silence = max(0.0, float(notes.start.min() - decoded.start.min()))
-    return ids, decoded.replaced(
-        start=decoded.start + silence,
-        end=decoded.end + silence,
-        pedals=Pedals(),
-        end_time=decoded.end_time + silence,
-    )
-
-
 def weights_by_note(weights: Floats, parts: NoteIndex, first: int) -> tuple[Floats, Floats]:
-    """Weights (..., L) on ids, of which position 0 holds event `first` - 1, summed by note.
-
-    (..., M) on each note, and (...) on what is part of none.
-    """
+    """Weights (..., L), position 0 being event `first` - 1: (..., M) by note, (...) on none."""
     owner = np.append(-1, parts.note)[first : first + weights.shape[-1]]  # (L,)
     by_note = np.zeros((*weights.shape[:-1], len(parts.onset) + 1))  # the last column is nobody's
     for position, note in enumerate(owner.tolist()):

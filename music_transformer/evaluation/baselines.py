@@ -1,11 +1,7 @@
-"""Counting baselines: what a table of counts reaches, printed beside the NLL of every model.
+"""Counting baselines: what a table of counts reaches, over the same events as `nll`.
 
-A model that does not beat these numbers has learned less than counting does. All are counted on the
-training split and measured on another, in nats per event, over the same events as `nll`: START and
-END are context, never counted. What is counted is the representation's to say.
-
-Numbers are exact counts in float64. They are kept in ``baselines.json`` beside the data, under the
-checksum of the data, so that 22 million events are counted once.
+The representation says what is counted. The results are kept beside the data, under its checksum,
+so that 22 million events are counted once.
 """
 
 import json
@@ -25,10 +21,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def count_baselines(data: "PreparedData", split: str = "validation") -> dict[str, float]:
-    """Baselines of `split`, nats per event by name, counted on the training split of `data`.
+    """Baselines of `split` in nats per event by name, weakest first, counted on the training split.
 
-    Weakest first; a model has to beat the last. A kept file of other data or of another format is
-    ignored, a folder that cannot be written is fine.
+    A kept file of other data or of another format is ignored, a folder that cannot be written is
+    fine.
 
     Raises:
         DatasetError: the data has no training split, or `split` holds no events.
@@ -52,7 +48,7 @@ def count_baselines(data: "PreparedData", split: str = "validation") -> dict[str
 
 
 def _read(path: Path, checksum: str) -> dict[str, dict[str, float]]:
-    """Baselines by split, as an earlier count on the same data left them; empty without one."""
+    """Baselines by split that an earlier count on the same data left."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["format"] != BASELINES_FORMAT or kept["checksum"] != checksum:

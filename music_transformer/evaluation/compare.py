@@ -1,31 +1,7 @@
-"""One model beside another, beside itself with the wrong melodies, and at several lengths.
+"""Two models on the same pieces, one with the wrong melodies, and one at several lengths.
 
-**Two models** are compared piece by piece, for pieces differ far more from each other than models
-do on one piece. The difference is that of their NLL in nats per event over all pieces; its interval
-holds what would change with other pieces of the same kind, and with other seeds of training:
-
-- **pieces**: a bootstrap. Pieces are drawn with replacement, the same ones for both models, and the
-  difference is taken anew, each piece with its events.
-- **seeds**: where a model was trained several times, its runs are averaged piece by piece, and to
-  each bootstrap difference comes a deviate for the seeds: Student's t, scaled by the standard error
-  over runs, with Welch's degrees of freedom. Drawing from three runs with replacement would make
-  intervals too narrow by half. With one run of either model nothing is known of its seeds, and the
-  interval is about these weights.
-
-An order may be claimed where the interval leaves out 0 (`PairedDifference.order`).
-
-**Melodies**: whether a model that writes an accompaniment uses the melody it is given shows when
-the melodies are exchanged among the pieces: the difference of the two NLLs, on the same events, is
-what the right melody is worth in nats per event.
-
-**Lengths**: each length of window is a whole evaluation by the protocol of `nll.py`, so all lengths
-count the same events. What differs is how much of the past an event is predicted from: the mean
-falls with the length as long as the model can use the longer past, and rises where its positions
-break. The place in the window tells which.
-
-Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap" (percentile intervals);
-Koehn 2004, "Statistical significance tests for machine translation evaluation" (paired, over
-items); Welch 1947 for the degrees of freedom.
+Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap" (percentile intervals); Koehn
+2004, "Statistical significance tests for machine translation evaluation" (paired, over items).
 """
 
 from collections.abc import Sequence
@@ -60,14 +36,10 @@ SHUFFLED_SEED = 0  # of the exchange of melodies
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """NLL of the first model minus that of the second, nats per event; below 0 the first is better.
+    """NLL of the first model minus that of the second in nats per event; below 0 it is better."""
 
-    `mean` is over all events, and over the runs of each model; `low` and `high` are the ends of the
-    two-sided interval.
-    """
-
-    mean: float
-    low: float
+    mean: float  # over all events, and over the runs of each model
+    low: float  # `low` to `high` is the two-sided interval
     high: float
     pieces: int  # that both were measured on
     better_on: int  # pieces on which the first has the lower NLL, its runs averaged
@@ -91,13 +63,15 @@ def paired_difference(
     *,
     seed: int = 0,
 ) -> PairedDifference:
-    """The difference of two models on the same pieces, and its interval.
+    """The difference of two models on the same pieces, and its interval by a bootstrap over pieces.
+
+    The interval holds what would change with other pieces and, where a model was trained several
+    times, with other seeds: to each bootstrap difference comes a deviate of Student's t (drawing
+    from three runs with replacement would make intervals too narrow by half).
 
     Args:
-        first, second: mean NLL of each piece, (N,), or (S, N) for S runs with other seeds; the
-            number of runs may differ.
+        first, second: mean NLL of each piece, (N,), or (S, N) for S runs with other seeds.
         events: (N,) in each piece; None gives every piece the same weight.
-        seed: of the bootstrap.
 
     Raises:
         ConfigError: the two are not of the same two pieces or more.
@@ -122,14 +96,9 @@ def paired_difference(
     differences += _seed_noise(*runs, generator)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(differences, [tail, 1 - tail]).tolist()
-    return PairedDifference(
-        mean=float(by_piece @ weight / weight.sum()),
-        low=low,
-        high=high,
-        pieces=n_pieces,
-        better_on=int((by_piece < 0).sum()),
-        runs=(len(a), len(b)),
-    )
+    mean = float(by_piece @ weight / weight.sum())
+    better_on = int((by_piece < 0).sum())
+    return PairedDifference(mean, low, high, n_pieces, better_on, runs=(len(a), len(b)))
 
 
 def _seed_noise(first: Floats, second: Floats, generator: np.random.Generator) -> Floats:
@@ -140,20 +109,17 @@ def _seed_noise(first: Floats, second: Floats, generator: np.random.Generator) -
     variance = sum(part for part, _ in parts)
     if not variance > 0:
         return np.zeros(RESAMPLES)
-    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)  # Welch
+    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)  # Welch 1947
     noise: Floats = generator.standard_t(freedom, RESAMPLES) * variance**0.5
     return noise
 
 
 @dataclass(frozen=True)
 class ShuffledNll:
-    """The NLL with the melodies of other pieces, and that minus the NLL with the right ones.
-
-    Above 0 the model uses its melody.
-    """
+    """The NLL with the melodies of other pieces, and what the right ones are worth."""
 
     nll: float
-    difference: PairedDifference
+    difference: PairedDifference  # minus the NLL with the right ones: above 0 they are used
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -176,7 +142,8 @@ def shuffled_nll(
 ) -> ShuffledNll:
     """The NLL of an accompaniment model with the melodies exchanged among pieces.
 
-    `report` is of the same model on the same data with the right melodies, split and context too.
+    Args:
+        report: of the same model and data with the right melodies; says split and context.
 
     Raises:
         ConfigError: the split has fewer than two pieces.
@@ -230,28 +197,24 @@ def nll_by_length(
 ) -> list[LengthNll]:
     """NLL of ``model`` on a split, by length of the window in events and by place in it.
 
-    `batch_size` is that of the shortest length; longer windows are fewer at a time. Errors as for
-    `evaluate_nll`; a learned table of positions that is too short is a ShapeError.
+    Each length is an evaluation by the protocol of `nll`, so all count the same events: the mean
+    falls as long as a model can use a longer past, and rises where its positions break.
+
+    Args:
+        batch_size: of the shortest length; longer windows are fewer at a time.
+
+    Raises:
+        ShapeError: a learned table of positions is too short; more errors as for `evaluate_nll`.
     """
     shortest = min(lengths, default=1)
     results = []
     for length in lengths:
-        losses = event_losses(
-            model,
-            data.tokenizer,
-            protocol_windows(data, split, length),
-            batch_size=max(1, batch_size * shortest // max(length, 1)),
-            progress=progress,
-        )
-        results.append(
-            LengthNll(
-                length=length,
-                nll=float(losses.loss.mean()),
-                standard_error=mean_and_error(piece_nlls(losses))[1],
-                events=len(losses.loss),
-                by_place=_by_place(length, losses),
-            )
-        )
+        windows = protocol_windows(data, split, length)
+        at_once = max(1, batch_size * shortest // length)
+        losses = event_losses(model, data.tokenizer, windows, batch_size=at_once, progress=progress)
+        nll, error = float(losses.loss.mean()), mean_and_error(piece_nlls(losses))[1]
+        by_place = _by_place(length, losses)
+        results.append(LengthNll(length, nll, error, len(losses.loss), by_place))
     return results
 
 

@@ -1,27 +1,15 @@
 """How much of a continuation stands in the training data, note for note, transposition aside.
 
-**What is compared.** The notes in the order of onset; those that follow the one before within 20 ms
-are struck together and stand in the order of pitch, so that the spread of a chord does not matter.
-Of this sequence the pitch intervals from note to note: another key is the same, another rhythm,
-tempo or loudness too. A run of notes stands in training where every n-gram of its intervals does.
-
-**The index** is a Bloom filter of the n-grams of all training pieces: a few bits for each, set at
-places that a hash chooses. It answers "was never in training" without error and "was" with a small
-rate of false alarms (half a percent as built for `piano`), so a run counts only from `LEAST_HITS`
-successive n-grams on, by chance less than one in a million places. An n-gram is there or not; the
-index holds neither notes nor their order, and no piece can be read back from it.
-
-What it cannot tell: successive n-grams may come from different places of the training data, so the
-length is an upper bound; runs shorter than ``n + LEAST_HITS`` notes count as none. Scales, trills
-and figures that go round are common property: n-grams of `COMMON_INTERVALS` different sizes or
-fewer count as unknown. docs/piano.md has the lengths found in performances that the model was not
-trained on, and a continuation is to be read beside these.
+A run of notes stands there where every n-gram of its pitch intervals does, notes struck together
+taken from the bottom up: rhythm, tempo, loudness and key do not count. The n-grams of all training
+pieces are in a Bloom filter, which answers "was never in training" without error and "was" with a
+few false alarms (half a percent for `piano`), so a run counts from `LEAST_HITS` successive n-grams
+on. It holds neither notes nor their order. Successive n-grams may come from different places, so
+lengths are upper bounds; read them beside those of performances that the model was not trained on
+(docs/piano.md). Scales, trills and turning figures are common property and count as unknown.
 
 The file is safetensors: ``bits`` (M,) uint8, bit b of the filter is bit b % 8 (1, 2, 4, ...) of
-byte b // 8; metadata ``format``, ``n``, ``hashes``, ``grams`` and ``data`` (checksum of the
-prepared data). Hash of an n-gram: h = 0; for each interval: h = mix(h xor (interval + 128)), mix
-being that of splitmix64; the places are (h + i (mix(h) | 1)) mod 2**64 mod 8 M for i = 0 up to
-hashes - 1.
+byte b // 8; metadata ``format``, ``n``, ``hashes``, ``grams`` and ``data``.
 
 Source: Bloom 1970, "Space/time trade-offs in hash coding with allowable errors"; Steele, Lea and
 Flood 2014, "Fast splittable pseudorandom number generators" (the mix). The measure is our own.
@@ -45,8 +33,8 @@ from music_transformer.representations.ids import Ints, Mask
 INDEX_FILE = "memorisation.safetensors"
 FORMAT = "1"
 NGRAM_INTERVALS = 12
-LEAST_HITS = 3
-COMMON_INTERVALS = 2  # a scale has two, a trill one, a chromatic run one
+LEAST_HITS = 3  # by chance less than one in a million places
+COMMON_INTERVALS = 2  # a scale has two sizes of interval, a trill one, a chromatic run one
 SIZE_BYTES = 5_000_000
 TOGETHER_SECONDS = 0.02
 
@@ -57,15 +45,12 @@ _INTERVAL_ZERO = 128  # intervals are -127..127; added, they are positive
 
 @dataclass(frozen=True)
 class KnownRun:
-    """The longest run of notes that also stands in training.
-
-    `start` and `end` are the onsets of its first note and of its last, in seconds.
-    """
+    """The longest run of notes that also stands in training."""
 
     notes: int  # 0 where none is as long as the index can tell
     shortest: int  # notes of the shortest run that it can tell
-    start: float = 0.0
-    end: float = 0.0
+    start: float = 0.0  # seconds, the onset of its first note
+    end: float = 0.0  # that of its last
 
     def __str__(self) -> str:
         if not self.notes:
@@ -166,7 +151,7 @@ class MemorisationIndex:
         return found
 
     def longest_run(self, notes: NoteSequence) -> KnownRun:
-        """The longest run of notes that also stands in training."""
+        """The longest run of these notes in training."""
         order = _order(notes)
         steps = np.diff(notes.pitch[order])
         known = self.known(steps) & ~_common(steps, self.n)
@@ -177,9 +162,8 @@ class MemorisationIndex:
         longest = int(np.argmax(stop - first))
         begin, last = int(first[longest]), int(stop[longest]) - 1 + self.n
         onset = notes.start[order]
-        return KnownRun(
-            last - begin + 1, self.shortest_run, float(onset[begin]), float(onset[last])
-        )
+        span = float(onset[begin]), float(onset[last])
+        return KnownRun(last - begin + 1, self.shortest_run, *span)
 
     def _places(self, grams: Hashes) -> Iterable[Hashes]:
         """The bits of each n-gram: as many arrays (N,) as there are hashes."""
@@ -211,7 +195,7 @@ def _order(notes: NoteSequence) -> Ints:
 
 
 def _common(steps: Ints, n: int) -> Mask:
-    """(N - n + 1,) whether an n-gram has so few sizes of interval that it is nobody's."""
+    """(N - n + 1,) whether an n-gram has `COMMON_INTERVALS` sizes of interval or fewer."""
     if len(steps) < n:
         return np.zeros(0, dtype=bool)
     sizes = np.sort(np.lib.stride_tricks.sliding_window_view(np.abs(steps), n), axis=1)

@@ -1,20 +1,14 @@
 """Negative log-likelihood in nats per event: the one number a model is judged by.
 
-The protocol (it changes the number by more than many a model does, so it is fixed here):
+The protocol changes the number by more than many a model does, so it is fixed:
 
-- Real events only: START is the first input and never a target, END and padding never count. The
-  first event of a piece is predicted from START.
+- Real events only, weighted alike: START is the first input and never a target, END and padding
+  never count. Neither batch size nor neighbours in a batch move the number.
 - Performance: each piece in non-overlapping windows of the model's context; the rest is kept.
-- Chorale ("per note"): whole chorales, windows of the context every half context. Every cell is
-  counted once, in the first window that reaches it, so all but the first half context of a piece
-  are predicted from at least half a context. Mean over all 4 x T cells.
-- Accompaniment: pairs of a melody and what is played to it, each piece in segments of at most 20 s
-  side by side; of each the events up to the model's context.
-- The total is weighted by events. Losses are summed in float64; padding stands to the right of what
-  a causal model sees, so neither the batch size nor the neighbours in a batch move the number (by
-  more than float32 rounds).
-
-`event_losses` gives the loss of each event with its place, `evaluate_nll` the report.
+- Chorale ("per note"): whole chorales, windows of the context every half context. Each of the 4 x T
+  cells counts once, in the first window that reaches it.
+- Accompaniment: pairs of a melody and what is played to it, in segments of at most 20 s side by
+  side; of each the events up to the model's context.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +37,7 @@ _N_QUARTERS = 4
 
 
 class EventModel(Protocol):
-    """What is asked of a model: its config, and logits (B, L, V) of ids and places (B, L)."""
+    """A model with a config; gives logits (B, L, V) for ids and places (B, L)."""
 
     @property
     def config(self) -> Any: ...
@@ -64,18 +58,13 @@ class PieceNll:
 
 @dataclass(frozen=True, kw_only=True)
 class NllReport:
-    """NLL of a split in nats per event (chorale: per note), lower is better, and its parts.
-
-    `nll` is weighted by events; `mean_over_pieces` gives each piece the same weight, and
-    `standard_error` is its standard error (None for one piece). Parts that do not apply, or hold no
-    event, are None or absent.
-    """
+    """NLL of a split in nats per event (chorale: per note), and its parts; None: no such events."""
 
     nll: float
     events: int
     pieces: int
-    mean_over_pieces: float
-    standard_error: float | None
+    mean_over_pieces: float  # each with the same weight
+    standard_error: float | None  # of that mean; None for one piece
     by_quarter: list[float | None]  # of the window: how much a longer context helps
     by_voice: dict[str, float] | None = None  # chorale: soprano, alto, tenor, bass
     on_beat: float | None = None  # chorale: first sixteenth of each beat
@@ -89,17 +78,13 @@ class NllReport:
 
 @dataclass(frozen=True)
 class EventLosses:
-    """One row per counted event: loss in nats, piece, place in the piece and in the window.
+    """One row per counted event."""
 
-    `place` counts events from 0, `column` is the position of its input in the window. `unmasked` is
-    the loss before the mask of the performance state, the same for models without one.
-    """
-
-    loss: Floats
-    unmasked: Floats
-    piece: Ints
-    place: Ints
-    column: Ints
+    loss: Floats  # nats
+    unmasked: Floats  # before the mask of the performance state; the same without one
+    piece: Ints  # its number in the split
+    place: Ints  # in the piece, from 0
+    column: Ints  # position of its input in the window
 
 
 def evaluate_nll(
@@ -115,11 +100,9 @@ def evaluate_nll(
     """NLL of `model` on a split of `data`, by the protocol above.
 
     Args:
-        model: put in evaluation mode for the while; gradients are off.
         context: window length in events; None takes that of the model.
         batch_size: windows at a time: speed and memory, never the number.
-        max_windows: about so many windows, spread evenly over the split, for a quick look; None for
-            all. A number from fewer than all windows is not comparable with one from all.
+        max_windows: only so many, spread evenly over the split: not comparable with all.
         progress: called with (windows done, windows in all) after each batch.
 
     Raises:
@@ -200,9 +183,7 @@ def event_losses(
 def protocol_windows(
     data: "PreparedData", split: str, context: int, limit: int | None = None
 ) -> list[Window]:
-    """What a split is measured in by the protocol, for a model that reads ``context`` events.
-
-    With a limit, at most so many of them, evenly spaced, always the same ones.
+    """What a split is measured in by the protocol; with a limit so many of them, evenly spaced.
 
     Raises:
         ConfigError: a size below 1.
@@ -227,7 +208,7 @@ def protocol_windows(
 def _batch_losses(
     model: EventModel, windows: Sequence[Window], pad: int, device: torch.device
 ) -> EventLosses:
-    """Losses of the counted events of some windows, run as one batch padded on the right."""
+    """Losses of some windows, run as one batch; padding on the right, which no event sees."""
     batch = collate(windows, pad=pad)
     counted = batch.targets != pad  # (B, L)
     on_device = batch.to(device)

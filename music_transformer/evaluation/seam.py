@@ -1,8 +1,7 @@
-"""How well music goes on: nine measures across the seam between a primer and what follows it.
+"""How well music goes on: nine measures of how far a continuation is from its primer.
 
-Each measure says how far a continuation is from its primer, 0 where nothing changes. No number is
-good or bad by itself, for pianists change too (`PIANISTS`). A note counts in the part that it
-begins in, sustained, up to the end of that part.
+0 is no change; pianists change too. A note counts in the part that it begins in, sustained, up to
+its end.
 """
 
 import numpy as np
@@ -10,49 +9,33 @@ import numpy as np
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.ids import Floats
 
-#: Measure, and its unit. ``log2``: the absolute binary logarithm of a ratio, 1 for twice or half.
-MEASURES = {
-    "onset_rate": "log2 of notes a second",
-    "polyphony": "log2 of the notes that sound together",
-    "velocity": "difference of means",
-    "register": "semitones between mean pitches",
-    "width": "semitones between standard deviations of pitch",
-    "note_length": "log2 of the geometric mean length",
-    "pitch_classes": "total variation, 0 to 1, weighted by duration",
-    "inter_onset": "total variation, 0 to 1, of times between chords",
-    "figures": "share of figures of three intervals that the primer lacks, 0 to 1",
-}
-
 CHORD_SECONDS = 0.035  # onsets closer than this are one chord
 _INTER_ONSET_EDGES = 0.035 * 2.0 ** (np.arange(1, 14) / 2)  # half octaves, 50 ms to 3.2 s
 _SHORTEST = 0.01
 PRIMER_SECONDS = 10.0
-#: Mean distance of the true continuations, 15 s, from primers of 10 s: MAESTRO validation, one
-#: place in each of the 137 performances.
-PIANISTS = {
-    "onset_rate": 0.48,
-    "polyphony": 0.34,
-    "velocity": 7.5,
-    "register": 4.5,
-    "width": 2.2,
-    "note_length": 0.62,
-    "pitch_classes": 0.31,
-    "inter_onset": 0.34,
-    "figures": 0.91,
+#: How far the true continuations, 15 s, are from primers of 10 s, on average: MAESTRO validation, one
+#: place in each of the 137 performances. |log2| is of a ratio, 1 for twice or half.
+MEASURES = {
+    "onset_rate": 0.48,  # |log2| of notes a second
+    "polyphony": 0.34,  # |log2| of the notes that sound together
+    "velocity": 7.5,  # difference of means
+    "register": 4.5,  # semitones between mean pitches
+    "width": 2.2,  # semitones between standard deviations of pitch
+    "note_length": 0.62,  # |log2| of the geometric mean length
+    "pitch_classes": 0.31,  # total variation, 0 to 1, weighted by duration
+    "inter_onset": 0.34,  # total variation, 0 to 1, of times between chords
+    "figures": 0.91,  # share of figures of three intervals that the primer lacks, 0 to 1
 }
 
 
 def part(notes: NoteSequence, start: float, end: float) -> NoteSequence:
-    """The notes that begin from second `start` on and before `end`, counted from `start`.
-
-    Sustained, and cut at `end`. Unlike ``sliced``, nothing that began before counts.
-    """
+    """The notes that begin from second `start` on (now 0) and before `end`, where they are cut."""
     notes = notes.sustained()
     return notes.selected((notes.start >= start) & (notes.start < end)).sliced(start, end)
 
 
 def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str, float]:
-    """Every one of `MEASURES` between two parts (see `part`); NaN where either has no notes."""
+    """The `MEASURES` between two parts (see `part`); NaN where either has no notes."""
     if not len(primer) or not len(continuation):
         return dict.fromkeys(MEASURES, float("nan"))
     ours, theirs = _features(primer), _features(continuation)
@@ -66,16 +49,15 @@ def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str
 
 
 def seam_distance(primer: NoteSequence, continuation: NoteSequence, begin: float = 0.0) -> float:
-    """How far a continuation is from its primer: mean of `MEASURES`, each over `PIANISTS`.
+    """Mean of the distances, each over the pianists': 1 is as far as they go; infinite without notes.
 
-    Of the last `PRIMER_SECONDS` of the primer, and half as much again of what follows from second
-    `begin` on, where 0 is the primer's end; 1 is as far as pianists go just there, infinite where
-    nothing begins in either.
+    Of the last `PRIMER_SECONDS` of the primer, and half as much again from second `begin` of the
+    continuation on.
     """
     end = primer.end_time
     given = part(primer, max(end - PRIMER_SECONDS, 0), end + 1e-6)
     distances = seam_distances(given, part(continuation, begin, begin + 1.5 * PRIMER_SECONDS))
-    shares = [distances[name] / usual for name, usual in PIANISTS.items()]
+    shares = [distances[name] / usual for name, usual in MEASURES.items()]
     return float(np.nan_to_num(np.mean(shares), nan=np.inf))
 
 
