@@ -1,18 +1,11 @@
-"""How much of a continuation stands in the training data, note for note, transposition aside.
+"""How much of a continuation stands in the training data, by the pitch intervals of its notes.
 
-A run of notes stands there where every n-gram of its pitch intervals does, notes struck together
-taken from the bottom up: rhythm, tempo, loudness and key do not count. The n-grams of all training
-pieces are in a Bloom filter, which answers "was never in training" without error and "was" with a
-few false alarms (half a percent for `piano`), so a run counts from `LEAST_HITS` successive n-grams
-on. It holds neither notes nor their order. Successive n-grams may come from different places, so
-lengths are upper bounds; read them beside those of performances that the model was not trained on
-(docs/piano.md). Scales, trills and turning figures are common property and count as unknown.
+A run of notes stands there where each of its n-grams of intervals is in a Bloom filter of those of
+all training pieces; docs/piano.md says what that can tell. The file is safetensors: ``bits`` (M,)
+uint8, bit b of the filter is bit b % 8 of byte b // 8, and numbers as metadata.
 
-The file is safetensors: ``bits`` (M,) uint8, bit b of the filter is bit b % 8 (1, 2, 4, ...) of
-byte b // 8; metadata ``format``, ``n``, ``hashes``, ``grams`` and ``data``.
-
-Source: Bloom 1970, "Space/time trade-offs in hash coding with allowable errors"; Steele, Lea and
-Flood 2014, "Fast splittable pseudorandom number generators" (the mix). The measure is our own.
+Source: Bloom 1970, "Space/time trade-offs in hash coding with allowable errors". The measure is our
+own.
 """
 
 from __future__ import annotations
@@ -214,7 +207,7 @@ def _hashes(steps: Ints, n: int) -> Hashes:
 
 
 def _mix(values: Hashes) -> Hashes:
-    """Splitmix64: every bit of the result depends on every bit of the value."""
+    """Splitmix64 (Steele, Lea and Flood 2014): each bit depends on every bit of the value."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -13,7 +13,7 @@ CHORD_SECONDS = 0.035  # onsets closer than this are one chord
 _INTER_ONSET_EDGES = 0.035 * 2.0 ** (np.arange(1, 14) / 2)  # half octaves, 50 ms to 3.2 s
 _SHORTEST = 0.01
 PRIMER_SECONDS = 10.0
-#: How far the true continuations, 15 s, are from primers of 10 s, on average: MAESTRO validation, one
+#: Mean distance of the true continuations, 15 s, from primers of 10 s: MAESTRO validation, one
 #: place in each of the 137 performances. |log2| is of a ratio, 1 for twice or half.
 MEASURES = {
     "onset_rate": 0.48,  # |log2| of notes a second
@@ -49,7 +49,7 @@ def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str
 
 
 def seam_distance(primer: NoteSequence, continuation: NoteSequence, begin: float = 0.0) -> float:
-    """Mean of the distances, each over the pianists': 1 is as far as they go; infinite without notes.
+    """Mean of the distances, each over the pianists': 1 is as far as theirs; infinite without notes.
 
     Of the last `PRIMER_SECONDS` of the primer, and half as much again from second `begin` of the
     continuation on.
