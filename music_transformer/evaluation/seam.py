@@ -49,7 +49,7 @@ def seam_distances(primer: NoteSequence, continuation: NoteSequence) -> dict[str
 
 
 def seam_distance(primer: NoteSequence, continuation: NoteSequence, begin: float = 0.0) -> float:
-    """Mean of the distances, each over the pianists': 1 is as far as theirs; infinite without notes.
+    """Mean of the distances, each over the pianists': 1 is as far as theirs; infinite for no notes.
 
     Of the last `PRIMER_SECONDS` of the primer, and half as much again from second `begin` of the
     continuation on.
