@@ -1,19 +1,18 @@
 """Fill cells of a chorale's grid: a bar, a voice, single notes; the others are given.
 
-A chorale model reads row by row, soprano first, and knows nothing of what comes later. So missing
-cells are drawn with all others given, and a draw is judged by how likely it makes the given cells
-in and behind it: of several draws one is kept with a probability in proportion to that (sampling
-importance resampling). That is left-to-right completion with a look ahead. Then blocks of the
-missing cells, ever smaller, are drawn again beside what they hold now, of which one is kept in the
-same way: iterated resampling leaves the model's own distribution of the missing cells, given all
-others, as it is (Andrieu et al. 2010, "Particle Markov chain Monte Carlo methods", of which this is
-the simplest case). Blocks that shrink are those of Coconet (Huang et al. 2017, "Counterpoint by
-Convolution").
+A chorale model reads row by row and knows nothing of what comes later. So of several draws of the
+missing cells one is kept with a probability in proportion to how likely it makes the given cells in
+and behind it (sampling importance resampling). Then blocks of them, ever smaller, are drawn again
+beside what they hold, and one is kept in the same way, which leaves the model's own distribution of
+the missing cells, given all others, as it is.
+
+Source: Andrieu et al. 2010, "Particle Markov chain Monte Carlo methods" (this is the simplest
+case); Huang et al. 2017, "Counterpoint by Convolution" (blocks that shrink).
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +21,9 @@ from numpy.typing import NDArray
 
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import ConfigError, MidiError
-from music_transformer.generation.loop import Sample, SampleSpec, draw_all
-from music_transformer.generation.report import Generation, Report
-from music_transformer.generation.sampler import Window, context_of
-from music_transformer.model.registry import evaluating
+from music_transformer.generation.loop import Sample, SampleSpec, draw_in_window
+from music_transformer.generation.report import Generation, Progress, Report
+from music_transformer.generation.sampler import context_of
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.chorale.grammar import GivenCells
 from music_transformer.representations.chorale.grid import (
@@ -59,7 +57,7 @@ def fill_chorale(
     gap: tuple[float, float],
     how: Settings,
     voices: Sequence[str] = (),
-    progress: Callable[[float, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Generation:
     """The notes with what begins between two seconds, in some voices or all, composed anew.
 
@@ -94,17 +92,11 @@ def fill_chorale(
     elapsed, events = time.perf_counter() - started, int(missing.sum())
     report = Report(
         sample=0,
-        attempt=0,
-        closing_events=0,
-        forced_events=0,
-        long_notes_closed=0,
         seed=how.seed,
         nll=nll,
         events=events,
         seconds=end - start,
         notes=len(new),
-        notes_cut=0,
-        windows_reread=0,
         elapsed_seconds=elapsed,
         events_per_second=events / elapsed,
     )
@@ -115,19 +107,12 @@ def fill_chorale(
 
 @dataclass(frozen=True, eq=False)
 class Voiced:
-    """A motif as a chorale model reads it.
+    """A motif as a chorale model reads it."""
 
-    Attributes:
-        notes: the motif, or the four voices that were made of it, a track each, in its own time.
-        added: the voices that were composed, on their tracks, as high as the motif is.
-        shift: semitones by which `notes` are higher than the motif.
-        warnings: what of the motif the model does not see.
-    """
-
-    notes: NoteSequence
-    added: NoteSequence
-    shift: int = 0
-    warnings: tuple[str, ...] = ()
+    notes: NoteSequence  # the motif, or four voices made of it, a track each, in its own time
+    added: NoteSequence  # the voices that were composed, on their tracks, as high as the motif is
+    shift: int = 0  # semitones by which `notes` are higher than the motif
+    warnings: tuple[str, ...] = ()  # what of the motif the model does not see
 
 
 def in_four_voices(session: Session, motif: NoteSequence, how: Settings) -> Voiced:
@@ -176,15 +161,15 @@ def fill_cells(
     missing: NDArray[np.bool_],
     how: Settings,
     effort: tuple[int, int] = (CANDIDATES, ROUNDS),
-    progress: Callable[[float, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Ints, float]:
     """The grid with its missing cells drawn, and the mean NLL of what was drawn first.
 
     Args:
         grid: (T, 4) pitches, -1 for silence; what is in missing cells does not count.
         missing: (T, 4) True = to be drawn.
-        effort: draws of the same cells, of which one is kept, and rounds, that is blocks that are
-            drawn again. With (1, 0) the cells are drawn from left to right, blind to what comes.
+        effort: draws of the same cells, of which one is kept, and blocks that are drawn again;
+            with (1, 0) the cells are drawn from left to right, blind to what comes.
     """
     rows = np.flatnonzero(missing.any(axis=1))
     if not len(rows):
@@ -248,13 +233,10 @@ class _Draws:
                 now, session.tokenizer.vocab_size, voice_ranges(session.training), before=before
             )
             samples.append(Sample(SampleSpec(how, number).resolved(session), grammar))
-        with evaluating(session.model):
-            window = Window(
-                session.model, candidates, context=context, first_place=first * N_VOICES
-            )
-            start = torch.tensor([[session.tokenizer.start, *before]]).expand(candidates, -1)
-            for _ in draw_all(window, samples, start, session.tokenizer.pad):
-                pass
+        start = torch.tensor([[session.tokenizer.start, *before]]).expand(candidates, -1)
+        place = first * N_VOICES
+        for _ in draw_in_window(session, samples, start, context=context, place=place):
+            pass
         nll = np.array([sample.nll for sample in samples])  # (candidates, N)
         weight = -nll[:, ~gap].sum(axis=1)
         share = np.exp(weight - weight.max())

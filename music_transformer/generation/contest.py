@@ -29,21 +29,13 @@ class Candidate(NamedTuple):
 
 @dataclass
 class Contest:
-    """Candidates for some samples; see `generate_batch`.
+    """Candidates for some samples; see `generate_batch`."""
 
-    Attributes:
-        run: before anything is drawn.
-        count: of candidates, side by side.
-        rounds: how often as many are drawn where all break more rules than before.
-        length: seconds of music that is compared in sections; 0: once, when it is whole.
-        progress: called after every event.
-    """
-
-    run: "Continuation"
-    count: int
-    rounds: int = 1
-    length: float = 0.0
-    progress: Progress | None = None
+    run: "Continuation"  # before anything is drawn
+    count: int  # of candidates, side by side
+    rounds: int = 1  # how often as many are drawn where all break more rules than before
+    length: float = 0.0  # seconds of music that is compared in sections; 0: when it is whole
+    progress: Progress | None = None  # called after every event
 
     def winners(self, samples: int) -> list[Generation]:
         """The best for each sample, with the others of its last section."""

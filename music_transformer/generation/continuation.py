@@ -1,16 +1,13 @@
 """Continue a primer: `generate`, `generate_batch`, `stream` and `stream_notes`.
 
-The length is asked for in seconds past the primer's end, or in events, which are met exactly. END
-is masked until then. Past the seconds the music comes to an end (`processors.come_to_an_end`); with
-``end="cut"`` what still sounds is closed there. A chorale's last sixteenth gets all its voices.
+END is masked until the length asked for: seconds past the primer's end, or events, which are met
+exactly. Past the seconds the music comes to an end (`processors.come_to_an_end`), or is cut.
 
-The notes of a primer come out as they went in, with their tempo, metre, key, pedal and tracks; the
-continuation lies behind them on the grid of its events (10 ms, or sixteenths), on tracks of its
-own. A primer of ids is decoded with what follows, so a note may sound across the join. Where the
-model knows voices, those that a motif lacks are composed under it first (`cells.in_four_voices`).
+The notes of a primer come out as they went in, with tempo, metre, key, pedal and tracks; the
+continuation lies behind them on tracks of its own. A primer of ids is decoded with what follows, so
+a note may sound across the join. Voices that a chorale's motif lacks are composed under it first.
 
-The same call on the same machine gives the same ids. Beside other samples a sample may, rarely,
-differ from itself drawn alone, see `loop`.
+The same call on the same machine gives the same ids; see `loop` for samples drawn side by side.
 """
 
 import math
@@ -28,11 +25,10 @@ from music_transformer.evaluation.seam import seam_distance
 from music_transformer.generation.cells import Voiced, in_four_voices
 from music_transformer.generation.contest import Contest
 from music_transformer.generation.degeneration import broken_rules
-from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, draw_all
+from music_transformer.generation.loop import NumberedIds, Sample, SampleSpec, draw_in_window
 from music_transformer.generation.report import Generation, Progress, Report
-from music_transformer.generation.sampler import Window, context_of
+from music_transformer.generation.sampler import context_of
 from music_transformer.generation.steering import steering_of
-from music_transformer.model.registry import evaluating
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.base import Limits
 from music_transformer.representations.chorale.grid import N_VOICES
@@ -54,8 +50,7 @@ def generate(
         session: what `load_checkpoint` gives.
         primer: notes, ids of the session's tokenizer, or None.
         on_progress: called after every event with how much is done and how much is asked for.
-        settings: the fields of `sampling.Settings` (seconds, temperature, top_p, seed and so on),
-            or ``settings=`` with one of them.
+        settings: the fields of `sampling.Settings`, or ``settings=`` with one of them.
 
     Raises:
         ConfigError: a setting outside its range.
@@ -74,17 +69,13 @@ def generate_batch(
     on_progress: Progress | None = None,
     **settings: Any,
 ) -> list[Generation]:
-    """Several continuations of one primer.
+    """Several continuations of one primer; arguments and errors are those of `generate`.
 
-    Each is the best of ``candidates``, which are drawn side by side: first the one that breaks the
-    fewest rules of `degeneration`, then the one closest to the primer (`seam_distance`). Where all
-    degenerate as many are drawn again, up to ``resample`` times. From 45 s on the music grows by
-    sections: after 30 s, and then after every 15 s, all candidates go on from the best. Attempt j
-    at sample i, counted over all rounds of all sections, has generator (seed, i, j).
-
-    Args:
-        samples: how many.
-        settings: they, `on_progress` and the errors are as in `generate`.
+    Each is the best of ``candidates``: the one that breaks the fewest rules of `degeneration`, then
+    the one closest to the primer (`seam_distance`). Where all degenerate as many are drawn again,
+    up to ``resample`` times. From 45 s on the music grows by sections: after 30 s, and then after
+    every 15 s, all candidates go on from the best. Attempt j at sample i, counted over all rounds
+    of all sections, has generator (seed, i, j).
     """
     check_count("samples", samples)
     how = settings_of(settings)
@@ -112,8 +103,8 @@ def stream(
 ) -> Generator[int, None, None]:
     """The new ids as they are sampled, the same as `generate` gives when it draws once.
 
-    Closing the iterator stops the work. Primer, settings and errors are those of `generate`; errors
-    come from this call, not from the first id. ``seconds=math.inf`` goes on until it is closed.
+    Closing the iterator stops the work; ``seconds=math.inf`` goes on until then. Primer, settings
+    and errors are those of `generate`; errors come from this call, not from the first id.
     """
     return _ids_of(Continuation(session, primer, [SampleSpec(settings_of(settings))]))
 
@@ -130,11 +121,10 @@ class Note(NamedTuple):
 def stream_notes(
     session: Session, primer: NoteSequence | Sequence[int] | None = None, **settings: Any
 ) -> Generator[Note, None, None]:
-    """The new notes, each as soon as its end is certain, in the order of their ends.
+    """The new notes in the order of their ends, at most `NOTES_SECONDS` of music after these.
 
-    A note is certain once the music has gone on past its end, and is given at most
-    `NOTES_SECONDS` of music later. Together they are ``generate(...).continuation``. The music so
-    far is decoded each time, so the work grows with its length. The rest is as in `stream`.
+    Together they are ``generate(...).continuation``; the rest is as in `stream`. The work grows
+    with the length: the music so far is decoded each time.
     """
     return _notes_of(Continuation(session, primer, [SampleSpec(settings_of(settings))]))
 
@@ -169,11 +159,7 @@ def _ids_of(continuation: "Continuation") -> Generator[int, None, None]:
 
 
 class Continuation:
-    """Samples of one primer, drawn side by side.
-
-    The primer, the length and the context are those of the first spec's settings; how the events
-    are drawn may differ from one to the next.
-    """
+    """Samples of one primer, drawn side by side; length and context are those of the first."""
 
     def __init__(
         self,
@@ -202,43 +188,26 @@ class Continuation:
     @property
     def done(self) -> float:
         """How much of the length asked for is there, on average over the samples."""
-        by_events = self.settings.events is not None
-        total = 0.0
-        for sample in self.samples:
-            so_far = sample.events if by_events else sample.grammar.seconds
-            total += min(so_far, self.settings.asked)
-        return total / len(self.samples)
+        asked, by_events = self.settings.asked, self.settings.events is not None
+        done = [one.events if by_events else one.grammar.seconds for one in self.samples]
+        return sum(min(so_far, asked) for so_far in done) / len(done)
 
     def ids(self, until: float = math.inf) -> NumberedIds:
-        """Number of the sample and id, for every new id; what `stream` and `generate` live on.
-
-        Args:
-            until: seconds of music after which the samples wait.
-        """
+        """Number of the sample and id, for every new id up to a second of the music."""
         started = time.perf_counter()
-        tokenizer, samples = self._session.tokenizer, self.samples
+        samples, place = self.samples, self.primer.first_place
         if samples[0].finished:  # nothing is asked for, of any
             for number, sample in enumerate(samples):
                 yield from ((number, event_id) for event_id in sample.close())
             return
-        window = Window(
-            self._session.model,
-            len(samples),
-            context=self._context,
-            first_place=self.primer.first_place,
-        )
-        first = torch.tensor([[*self._first_ids(), *sample.drawn] for sample in samples])
-        reread = [sample.windows_reread for sample in samples]
         for sample in samples:
             sample.pause = until
-        with (
-            evaluating(self._session.model),
-            closing(draw_all(window, samples, first, tokenizer.pad)) as drawn,
-        ):
-            for number, event_id in drawn:
-                samples[number].windows_reread = reread[number] + window.reread
+        first = torch.tensor([[*self._first_ids(), *sample.drawn] for sample in samples])
+        new = draw_in_window(self._session, samples, first, context=self._context, place=place)
+        with closing(new):
+            for numbered in new:
                 self._drawn += 1
-                yield number, event_id
+                yield numbered
         self._elapsed_seconds += time.perf_counter() - started
 
     def _first_ids(self) -> list[int]:
@@ -275,7 +244,7 @@ class Continuation:
         return notes, alone.replaced(**notes.score(self.primer_seconds, notes.end_time))
 
     def remoteness(self, continuation: NoteSequence, begin: float = 0.0) -> float:
-        """By how much the continuation, from a second on, differs from what it joins."""
+        """The `seam_distance` of the continuation, from a second on."""
         beat = self.primer.seconds_per_beat
         before = self._session.tokenizer.decode(self.primer.ids, seconds_per_beat=beat)
         return seam_distance(before, continuation, begin)
@@ -302,6 +271,11 @@ class Continuation:
         notes, continuation = self.result(new)
         broken = broken_rules(continuation)
         remote = self.remoteness(continuation)
+        unseen = () if self._voiced is None else self._voiced.warnings
+        closed = []
+        if count := sample.grammar.long_notes_closed:
+            some = "1 note" if count == 1 else f"{count} notes"
+            closed = [f"{some} had to be closed after {sample.settings.max_note_seconds:g} s"]
         account = sample.account()
         if self.settings.events is not None:  # what fills the last sixteenth closes it
             account["events"] = self.settings.events
@@ -312,14 +286,9 @@ class Continuation:
             notes=len(continuation),
             primer_events=len(primer.ids),
             primer_seconds=self.primer_seconds,
-            windows_reread=sample.windows_reread,
             elapsed_seconds=self._elapsed_seconds,
             events_per_second=self._drawn / max(self._elapsed_seconds, 1e-9),
-            warnings=(
-                *broken.values(),
-                *_long_notes(sample),
-                *(() if self._voiced is None else self._voiced.warnings),
-            ),
+            warnings=(*broken.values(), *closed, *unseen),
             broken_rules=tuple(broken),
             seam_distance=remote if math.isfinite(remote) else None,
         )
@@ -332,12 +301,3 @@ def _with_voices(notes: NoteSequence, added: NoteSequence) -> NoteSequence:
     channels = dict(zip(notes.track.tolist(), notes.channel.tolist(), strict=True))
     channel = [channels.get(number, 0) for number in track.tolist()]
     return notes.with_notes(added.replaced(track=track, channel=channel))
-
-
-def _long_notes(sample: Sample) -> list[str]:
-    """The warning that notes had to be closed, if any had."""
-    closed = sample.grammar.long_notes_closed
-    if not closed:
-        return []
-    notes = "note" if closed == 1 else "notes"
-    return [f"{closed} {notes} had to be closed after {sample.settings.max_note_seconds:g} s"]

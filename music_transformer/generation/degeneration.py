@@ -11,12 +11,9 @@
 | ``stuck_notes`` | for over 30 s of some 60 s a note sounds that has lasted more than 8 s |
 
 The thresholds were set by two minutes of every training performance of MAESTRO; docs/piano.md has
-the rates of false alarms there and on the validation split. Stretches of 15, 20 and 60 s begin at
-every whole second; a continuation shorter than the stretch is one stretch, but it
-cannot be sparse. Shares of pitches count from 20 notes on.
-
-Seconds are those since the end of the primer, the end of the last note or rest included. A loop is
-one of pitches in the order of onset, then pitch: the rhythm may differ.
+the rates of false alarms. Seconds are those since the end of the primer; stretches begin at every
+whole second, and a shorter continuation is one stretch. A loop is one of pitches: the rhythm may
+differ.
 """
 
 from collections.abc import Callable, Iterator
@@ -88,15 +85,14 @@ def _sparse(notes: NoteSequence) -> str | None:
 def _one_pitch(notes: NoteSequence) -> str | None:
     if (found := _crowded(notes, ONE_PITCH_SECONDS, 1, ONE_PITCH_SHARE)) is None:
         return None
-    share, begin = found
-    return f"repeats one note: {share:.0%} of those {_span(notes, begin, ONE_PITCH_SECONDS)}"
+    share, where = found
+    return f"repeats one note: {share:.0%} of those {where}"
 
 
 def _trill(notes: NoteSequence) -> str | None:
     if (found := _crowded(notes, TRILL_SECONDS, 2, TRILL_SHARE)) is None:
         return None
-    share, begin = found
-    where = _span(notes, begin, TRILL_SECONDS)
+    share, where = found
     return f"is caught between two pitches: {share:.0%} of the notes {where}"
 
 
@@ -106,7 +102,7 @@ def _span(notes: NoteSequence, begin: float, seconds: float) -> str:
 
 def _crowded(
     notes: NoteSequence, seconds: float, pitches: int, limit: float
-) -> tuple[float, float] | None:
+) -> tuple[float, str] | None:
     """The largest share of the commonest pitches, and where, if it is over the limit."""
     largest, where = 0.0, 0.0
     for begin, first, stop in _stretches(notes, seconds):
@@ -115,11 +111,11 @@ def _crowded(
             share = float(counts[-pitches:].sum()) / (stop - first)
             if share > largest:
                 largest, where = share, begin
-    return (largest, where) if largest > limit else None
+    return (largest, _span(notes, where, seconds)) if largest > limit else None
 
 
 def _loop(notes: NoteSequence) -> str | None:
-    """The shortest period wins: 4 notes that go round are also 8 that do."""
+    """The shortest period counts: 4 notes that go round are also 8 that do."""
     for period in range(1, min(LOOP_PERIOD, len(notes.pitch) // LOOP_ROUNDS) + 1):
         same = (notes.pitch[period:] == notes.pitch[:-period]).astype(np.int8)
         edges = np.flatnonzero(np.diff(np.concatenate([[0], same, [0]])))
@@ -169,4 +165,3 @@ _RULES: dict[str, Callable[[NoteSequence], str | None]] = {
     "loop": _loop,
     "stuck_notes": _stuck_notes,
 }
-RULES = ("empty", *_RULES)

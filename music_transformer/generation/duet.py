@@ -1,21 +1,17 @@
 """Play to a melody that is kept: piano events from an encoder-decoder.
 
-The model reads the whole melody of its window before it writes, so it knows what is still to come.
-It writes from the first note of the melody to the end of the last; what sounds then is let go, at
-the latest a second later. Its notes never strike a key that the melody holds, and give way where
-the melody strikes one that they hold: the melody comes out note by note as it went in.
+The model reads the whole melody of its window before it writes, from the first note of the melody
+to the end of the last; what sounds then is let go, at the latest a second later. Its notes never
+strike a key that the melody holds, and give way where the melody strikes one that they hold.
 
-A window is what the model was trained on: a segment that begins with START, at the second where its
-melody begins, and in which every note that ends has begun. When it is full, in events or in the
-seconds of the melody it can be shown, the older half is left behind: the newer half becomes a
-segment of its own, the notes that sound at its beginning struck there, and the melody is encoded
-anew from that moment on. So a melody may be of any length.
-
-Candidates are drawn one after the other: each has segments of its own.
+A window is what the model was trained on: a segment that begins with START and its melody, in which
+every note that ends has begun. When it is full, in events or in seconds of the melody, the newer
+half becomes a segment of its own, the notes that sound at its beginning struck there. So a melody
+may be of any length.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +23,7 @@ from torch import Tensor
 from music_transformer.checkpoint.session import Session
 from music_transformer.generation.degeneration import broken_rules
 from music_transformer.generation.loop import Sample, SampleSpec, draw_all
-from music_transformer.generation.report import Report
+from music_transformer.generation.report import Progress, Report
 from music_transformer.generation.sampler import context_of, step
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
@@ -106,12 +102,12 @@ class _Duet(Sample):
         self._tune = tune
 
     def on_time(self) -> Tensor | None:
-        """(100,) bool, True = this TIME_SHIFT ends where the melody has its time."""
+        """Which TIME_SHIFTs end where the melody has its time."""
         steps, now = self._tune.on_time, self.grammar.step
         return None if steps is None else torch.from_numpy(steps[now + 1 : now + MAX_SHIFT + 1])
 
     def allowed(self) -> Tensor:
-        """(V,) bool, True = may come next: valid, and no key that the melody holds."""
+        """What is valid, but no key that the melody holds; END from the melody's end on."""
         allowed = super().allowed()
         free = allowed.clone()
         free[NOTE_ON + self._tune.held(self.grammar.step)] = False
@@ -168,7 +164,7 @@ class _Segments:
         return logits.cpu().double()
 
     def _move_on(self) -> Tensor:
-        """Leave the older half of the window behind and read the newer as a segment."""
+        """Read the newer half of the window as a segment."""
         events = len(self._window) - max(1, self._context // 2)
         steps = self._now - self._source_steps // 2
         ids, tokenizer = self._window[1:], self._session.tokenizer
@@ -202,7 +198,7 @@ def play_to(
     melody: NoteSequence,
     specs: Sequence[SampleSpec],
     keep_key: bool,
-    progress: Callable[[float, float], None],
+    progress: Progress,
 ) -> list[tuple[NoteSequence, list[int], Report]]:
     """Notes, ids and report of each candidate, the best first; see `accompany`."""
     settings = specs[0].settings
@@ -211,32 +207,29 @@ def play_to(
     tune = _Tune(kept, keep_silence=settings.keep_silence)
     each = max(tune.length, 1)
     started = time.perf_counter()
-    samples, rereads = [], []
+    samples = []
     with evaluating(session.model):
         for number, spec in enumerate(specs):
             sample = _Duet(spec.resolved(session), session, tune)
-            reader = _Segments(session, tune, context)
-            for _ in draw_all(reader, [sample], torch.tensor([[START]]), PAD):
+            segments = _Segments(session, tune, context)
+            for _ in draw_all(segments, [sample], torch.tensor([[START]]), PAD):
                 done = number * each + min(sample.grammar.step, each)
                 progress(done / STEPS_PER_SECOND, len(specs) * each / STEPS_PER_SECOND)
             samples.append(sample)
-            rereads.append(reader.reread)
     elapsed = time.perf_counter() - started
-    accounts = [sample.account() for sample in samples]
-    events = sum(account["events"] for account in accounts)
+    events = sum(sample.events for sample in samples)
     results = []
-    for number, sample in enumerate(samples):
+    for sample in samples:
         ids = [*sample.drawn, *sample.closing]
         played = session.tokenizer.decode(ids)
         piano, shortened = giving_way(later(played, tune.begin / STEPS_PER_SECOND), kept)
         broken = broken_rules(played, "the accompaniment")
         report = Report(
-            **accounts[number],
+            **sample.account(),
             seconds=max(sample.grammar.step, tune.length) / STEPS_PER_SECOND,
             notes=len(piano),
             melody_notes=len(kept),
             shortened=shortened,
-            windows_reread=rereads[number],
             elapsed_seconds=elapsed,
             events_per_second=events / max(elapsed, 1e-9),
             warnings=(*warnings, *broken.values()),

@@ -1,13 +1,9 @@
 """Fill a gap: what stands before and after it is kept note by note, what is between is composed.
 
-A performance model that learned it (`piano-fill`) is told the notes after the gap, see
-`representations/performance/gap.py`, then reads the music up to it and goes on, as any
-continuation does, until the gap is over: a TIME_SHIFT past its end is shortened, so the first note
-behind it has its own onset. What then sounds ends there.
-
-Of a file all notes stay that begin outside the gap, unquantised, on their tracks, with the tempo
-map and the pedal; the composed notes come on a track of their own and give way to kept ones of
-their pitch.
+A performance model that learned it (`piano-fill`) is given the notes after the gap, see
+`representations/performance/gap.py`, then goes on from the music before it until the gap is over.
+All notes stay that begin outside the gap, unquantised; the composed ones come on a track of their
+own and give way to kept ones of their pitch.
 """
 
 from collections.abc import Sequence
@@ -50,9 +46,7 @@ def fill(
     being `start`.
 
     Args:
-        session: a model that fills gaps, such as `piano-fill`; or one of chorales, whose missing
-            notes are drawn on the grid of sixteenths, see `cells`.
-        notes: the music with the gap, or with what is to be replaced.
+        session: a model that fills gaps, such as `piano-fill`, or one of chorales (see `cells`).
         start, end: seconds.
         voices: of a chorale, those to be composed; default all.
         on_progress, settings: as in `generate`; the length is that of the gap.

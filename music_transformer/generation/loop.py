@@ -1,18 +1,16 @@
 """The loop: samples drawn side by side, event by event; the only place where music is drawn.
 
-A task (`continuation`, `harmony`, `duet`) makes the samples, which know what is given and what may
-come next, and the reader, which knows what the model sees. Here the rest happens: read, mask,
-process, draw, follow.
-
-Every sample has its own `torch.Generator`, on the CPU whatever the model runs on, and takes one
-number from it per event. So what sample i draws does not depend on how many samples are drawn
-beside it. Its logits may, in the last bit: matrix products of other sizes add in another order.
+A task makes the samples, which know what may come next, and the reader, which knows what the model
+sees. Every sample takes one number per event from its own generator, on the CPU, so what it draws
+does not depend on those beside it, but in the last bit of its logits (matrix products of other
+sizes add in another order).
 """
 
 import copy
 import hashlib
 import math
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,7 +20,9 @@ from torch import Tensor
 from music_transformer.checkpoint.session import Session
 from music_transformer.errors import CheckpointError
 from music_transformer.generation.processors import process
+from music_transformer.generation.sampler import Window
 from music_transformer.generation.steering import Steering
+from music_transformer.model.registry import evaluating
 from music_transformer.representations.base import Grammar
 from music_transformer.sampling import Settings
 
@@ -32,34 +32,26 @@ NumberedIds = Generator[tuple[int, int], None, None]
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """What makes a sample: with these, the same model and the same primer, the same music.
-
-    Attributes:
-        settings: how it is drawn.
-        number: of the sample, from 0.
-        attempt: from 0; more where an attempt was not good enough.
-    """
+    """What makes a sample: with these, the same model and the same primer, the same music."""
 
     settings: Settings
     number: int = 0
-    attempt: int = 0
+    attempt: int = 0  # more where one was not good enough
 
     def resolved(self, session: Session) -> "SampleSpec":
         """The same with nothing left open: as the checkpoint says, else the default."""
         settings = self.settings.or_else(self.settings.mood).or_else(session.sampling).resolved()
-        return SampleSpec(settings, self.number, self.attempt)
+        return replace(self, settings=settings)
 
 
 class Sample:
     """One sample on its way: what was drawn so far, and what may come next.
 
     Attributes:
-        spec: what makes it, nothing of its settings left open.
-        grammar: what may follow.
+        spec: nothing of its settings left open.
         ids: what the model reads of it: the primer's ids, then the new ones.
         nll: negative log-likelihood of each new id under the model alone, nats.
         closing: the ids that ended what still sounded.
-        steering: what it is held to, if to anything.
         away: (128,) 1 for pitches outside the triad on which it is to end, once it comes to an end.
         forced: draws where the grammar left one id.
         windows_reread: how often the oldest half of the context was dropped.
@@ -88,7 +80,7 @@ class Sample:
 
     @property
     def settings(self) -> Settings:
-        """How it is drawn."""
+        """Those of `spec`."""
         return self.spec.settings
 
     @property
@@ -103,13 +95,13 @@ class Sample:
 
     @property
     def finished(self) -> bool:
-        """Whether it has its length, or has ended."""
+        """Whether it has its length or END."""
         wanted = self.grammar.wanted
         return self.ended or (self.grammar.finished if wanted is None else self.events >= wanted)
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is drawn now."""
+        """Whether it is finished or pauses."""
         return self.finished or self.grammar.seconds >= self.pause
 
     def branch(self, number: int, attempt: int) -> "Sample":
@@ -134,6 +126,7 @@ class Sample:
             "forced_events": self.forced,
             "long_notes_closed": grammar.long_notes_closed,
             "notes_cut": grammar.notes_cut,
+            "windows_reread": self.windows_reread,
         }
 
     def on_time(self) -> Tensor | None:
@@ -168,17 +161,26 @@ class Sample:
 
 
 class Reader(Protocol):
-    """What the model sees of some samples, one row each."""
+    """What the model sees of some samples, one row each; see `sampler.Window`."""
+
+    reread: int
 
     @property
-    def is_full(self) -> bool:
-        """Whether rows may be left out with `keep`: the next id has all read again anyway."""
+    def is_full(self) -> bool: ...
 
-    def read(self, ids: Tensor) -> Tensor:
-        """Read more ids (B, L); the logits (B, V) of what follows, float64, on the CPU."""
+    def read(self, ids: Tensor) -> Tensor: ...
 
-    def keep(self, rows: list[int]) -> None:
-        """Go on with some of the rows only."""
+    def keep(self, rows: list[int]) -> None: ...
+
+
+def draw_in_window(
+    session: Session, samples: Sequence[Sample], first: Tensor, *, context: int, place: int = 0
+) -> NumberedIds:
+    """`draw_all` with a `Window` of the session's model, whose first id has this index."""
+    window = Window(session.model, len(samples), context=context, first_place=place)
+    drawn = draw_all(window, samples, first, session.tokenizer.pad)
+    with evaluating(session.model), closing(drawn):
+        yield from drawn
 
 
 def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int) -> NumberedIds:
@@ -193,6 +195,7 @@ def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int)
     rows = list(range(len(samples)))
     read = first
     while True:
+        reread = reader.reread
         logits = reader.read(read)  # (B, V)
         active = [row for row, number in enumerate(rows) if not samples[number].waits]
         logits = logits[active]  # (A, V)
@@ -201,6 +204,7 @@ def draw_all(reader: Reader, samples: Sequence[Sample], first: Tensor, pad: int)
         read = torch.full((len(rows), 1), pad)  # (B, 1)
         for row, drawn, known in zip(active, next_ids, log_probabilities, strict=True):
             sample = samples[rows[row]]
+            sample.windows_reread += reader.reread - reread
             taken = sample.take(drawn, known)
             if taken is not None:
                 read[row] = taken
@@ -234,8 +238,8 @@ def _next_ids(logits: Tensor, samples: list[Sample]) -> list[int]:
 def draw(logits: Tensor, generators: Sequence[torch.Generator]) -> list[int]:
     """One id per row of logits (B, V), drawn with the row's own generator.
 
-    The inverse of the cumulative distribution at one uniform number: a last-bit difference in the
-    logits changes the id only where the number falls on a boundary.
+    By the inverse of the cumulative distribution, as a last-bit difference in the logits then
+    hardly ever changes the id.
 
     Raises:
         CheckpointError: a row without a finite logit, or with one that is not a number.
@@ -257,10 +261,7 @@ def draw(logits: Tensor, generators: Sequence[torch.Generator]) -> list[int]:
 
 
 def sample_generator(seed: int, sample: int, attempt: int = 0) -> torch.Generator:
-    """The generator of one attempt at a sample: the same for the same numbers, unrelated otherwise.
-
-    torch's CPU generator is seeded by 32 bits; a hash spreads the numbers over all of them.
-    """
+    """The generator of one attempt at a sample: a hash spreads the numbers over torch's 32 bits."""
     name = f"{seed}/{sample}" if attempt == 0 else f"{seed}/{sample}/{attempt}"
     digest = hashlib.sha256(name.encode()).digest()
     generator = torch.Generator()

@@ -1,12 +1,9 @@
 """From logits to logits: what is done to a model's distribution before an id is drawn.
 
 A processor is called with logits (A, V), after the grammar has removed what may not follow, and
-with the samples of its rows (`loop.Sample`): settings (`sample.settings`) and state (`sample.ids`,
-`sample.grammar`) belong to each row. It gives back logits of the same shape, never changed in
-place, and leaves every row at least one finite logit. `PROCESSORS` are applied in their order; each
-setting of `sampling.Sampling` has its processor here.
-
-NLL, and any ranking by it, are those of the model alone: no processor has a part in them.
+with the samples of its rows (`loop.Sample`). It gives back new logits of the same shape, at least
+one finite in every row. Each setting of `sampling.Sampling` has its processor in `PROCESSORS`,
+which are applied in their order. NLL is that of the model alone: no processor has a part in it.
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ _HOME_EVENTS = 200  # so many before the end say in which key it is
 
 
 def by_value(name: str, change: Callable[[Tensor, Any], Tensor]) -> Processor:
-    """The processor that calls ``change(logits, value)`` with each sample's value of a setting.
-
-    Samples of one value are done together; None leaves a sample's logits alone.
-    """
+    """The processor that calls ``change(logits, value)`` for samples of one value; None: leaves."""
 
     def process(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
         values = [getattr(sample.settings, name) for sample in samples]
@@ -114,22 +108,14 @@ def _only(logits: Tensor, kept: Tensor) -> Tensor:
 def age_held_notes(logits: Tensor, ages: Ints, hold_seconds: Sequence[float]) -> Tensor:
     """The logits with the ends of long notes made likelier.
 
-    From ``hold_seconds`` on, the odds of the end of a note, as against all else, are multiplied by
-    its age over ``hold_seconds``. A model that is no better than ours ends young notes as often as
-    pianists do, but old ones too seldom: from 2 s on at three quarters of the true rate
-    (docs/piano.md, `scripts/studies/along_real_music.py`). In a sample they stay, the model reads
-    its own held notes as a thick texture, and goes on with it.
-
-    Source: our own.
+    ``out[b, NOTE_OFF + p] == logits[b, NOTE_OFF + p] + log(max(1, age / hold))``. The model ends
+    old notes too seldom, from 2 s on at three quarters of the true rate (docs/piano.md); then it
+    reads its own held notes as a thick texture, and goes on with it. Source: our own.
 
     Args:
         logits: (B, V).
         ages: (B, 128) steps that each pitch has sounded; negative where it does not.
         hold_seconds: of each row; inf leaves its logits alone.
-
-    Returns:
-        (B, V), ``out[b, NOTE_OFF + p] == logits[b, NOTE_OFF + p] + log(max(1, age / hold))``;
-        `logits` itself where nothing is to be done.
     """
     hold = np.array(hold_seconds)[:, None] * STEPS_PER_SECOND  # (B, 1)
     factor = np.maximum(ages / hold, 1.0)  # (B, 128)
@@ -154,14 +140,11 @@ def discourage_parallels(
 ) -> Tensor:
     """The logits (B, V) with the pitches of `makes_parallel` made ``factor`` times as probable.
 
-    Four-part harmony avoids two voices that move the same way from one perfect fifth, or octave,
-    to another; a model that is good in nats per note still writes some twenty times as many as its
-    data: a few in a thousand notes hardly show in a mean. Holding the pitch, silence and contrary
-    motion are never touched, so no row loses all its ids. Voices are drawn from the soprano down,
-    so the rule binds the lower voice of a pair.
+    A model that is good in nats per note still writes some twenty times as many parallels as its
+    data. Holding the pitch, silence and contrary motion are never touched, so no row loses all its
+    ids.
 
     Args:
-        logits: (B, V).
         before, drawn: as for `makes_parallel`.
         factors: of each row, in [0, 1]; 1 changes nothing, 0 forbids.
     """
@@ -213,9 +196,7 @@ def come_to_an_end(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
     """The logits (A, V) with END made likelier the later it is, where the grammar allows it.
 
     In performances notes outside the triad of the tonic become rarer and shorter too, and while the
-    last chord rings its notes end the sooner. What counts as an end is the grammar's to say.
-
-    Source: our own.
+    last chord rings its notes end the sooner. Source: our own.
     """
     ending = [
         (row, late) for row, one in enumerate(samples) if (late := one.grammar.ending) is not None

@@ -1,9 +1,8 @@
 """Reading with a cache: prefill, step, and the window that keeps memory bounded.
 
-A model reads at most ``context`` ids at once. When the cache is full the oldest half is dropped and
-the rest read again from position 0, so that any length works for every positional scheme; the
-logits are those of a full pass over the same window. A primer longer than the context is read from
-the window on that event-by-event reading would have reached.
+When the ``context`` is full the oldest half is dropped and the rest read again from position 0, so
+any length works for every positional scheme. A primer longer than the context is read from the
+window on that event-by-event reading would have reached.
 """
 
 from __future__ import annotations
@@ -25,24 +24,18 @@ MIN_CONTEXT = 2
 
 @torch.inference_mode()
 def prefill(model: MusicTransformer, cache: KVCache, ids: Tensor, place: Tensor) -> Tensor:
-    """Read ids (B, L) from position 0; the logits (B, V) of what follows the last of them.
+    """The logits (B, V) of what follows ids (B, L), read from position 0; clears the cache.
 
     Args:
-        cache: what it holds is forgotten.
         place: (L,) int64, the index of each id in its piece.
     """
     cache.clear()
-    logits: Tensor = model(ids, place=place, cache=cache)  # (B, L, V)
-    return logits[:, -1]  # (B, V)
+    return step(model, cache, ids, place)
 
 
 @torch.inference_mode()
 def step(model: MusicTransformer, cache: KVCache, ids: Tensor, place: Tensor) -> Tensor:
-    """Read one id per row, (B, 1), after what the cache holds; the logits (B, V) of the next.
-
-    Args:
-        place: (1,) int64, the index of the id in its piece.
-    """
+    """The same of ids, usually (B, 1), that are read after what the cache holds."""
     logits: Tensor = model(ids, place=place, cache=cache)  # (B, 1, V)
     return logits[:, -1]  # (B, V)
 
@@ -54,18 +47,15 @@ class Window:
         ids: (B, L) int64, what the model sees now.
         first_place: index in the piece of the first of them.
         reread: how often the oldest half was dropped.
-
-    Raises:
-        ConfigError: there is no memory for the cache.
     """
 
     def __init__(
         self, model: MusicTransformer, batch: int, *, context: int, first_place: int = 0
     ) -> None:
-        self._model = model
-        self._context = context
-        self._cache = _new_cache(model, batch, context)
-        self.ids = torch.empty(batch, 0, dtype=torch.long, device=_device_of(model))
+        self._model, self._context = model, context
+        self._cache = self._new_cache(batch)
+        device = next(model.parameters()).device
+        self.ids = torch.empty(batch, 0, dtype=torch.long, device=device)
         self.first_place = first_place
         self.reread = 0
 
@@ -85,21 +75,28 @@ class Window:
             self.ids = self.ids[:, dropped:]
             self.first_place += dropped
             self.reread += 1 if before else 0
+        last = self.first_place + self.ids.shape[1]
+        place = torch.arange(self.first_place, last, device=self.ids.device)  # (L,)
         if surplus > 0 or before == 0 or ids.shape[1] > 1:
-            logits = prefill(self._model, self._cache, self.ids, self._place())
+            logits = prefill(self._model, self._cache, self.ids, place)
         else:
-            logits = step(self._model, self._cache, self.ids[:, -1:], self._place()[-1:])
+            logits = step(self._model, self._cache, self.ids[:, -1:], place[-1:])
         return logits.cpu().double()  # in this order: not every device has float64
 
     def keep(self, rows: list[int]) -> None:
         """Go on with some of the rows only; for a full window, which will be read again anyway."""
         assert self.is_full
         self.ids = self.ids[rows]
-        self._cache = _new_cache(self._model, len(rows), self._context)
+        self._cache = self._new_cache(len(rows))
 
-    def _place(self) -> Tensor:
-        last = self.first_place + self.ids.shape[1]
-        return torch.arange(self.first_place, last, device=self.ids.device)  # (L,)
+    def _new_cache(self, batch: int) -> KVCache:
+        try:
+            return self._model.new_cache(batch, capacity=self._context)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"context={self._context} with {batch} samples at a time needs more memory than "
+                "there is; try less of either."
+            ) from error
 
 
 def context_of(config: ModelConfig, context: int | None) -> int:
@@ -119,22 +116,3 @@ def context_of(config: ModelConfig, context: int | None) -> int:
             f"learned; try {config.positions}."
         )
     return context
-
-
-def _new_cache(model: MusicTransformer, batch: int, context: int) -> KVCache:
-    """An empty cache.
-
-    Raises:
-        ConfigError: there is no memory for it.
-    """
-    try:
-        return model.new_cache(batch, capacity=context)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"context={context} with {batch} samples at a time needs more memory than there is; "
-            "try less of either."
-        ) from error
-
-
-def _device_of(model: MusicTransformer) -> torch.device:
-    return next(model.parameters()).device

@@ -1,11 +1,8 @@
-"""Drawing that listens: a performance kept near its motif, or near what a musician asks for.
+"""A performance kept near its motif, or near what a musician asks for.
 
-`Course` follows the ids of one sample and knows pace, polyphony, register and loudness of its last
-seconds. `Steering` compares them with a target, which is the motif's or what was asked for, and
-tilts the logits against the difference: nothing happens while the music is where it should be. It
-also rules out notes: out of range, out of key (softly), or more than the voices.
-
-Source: our own; feedback as in a thermostat, on the logits.
+Feedback as in a thermostat: `Steering` compares the last seconds (`Course`) with a target and tilts
+the logits against the difference. It also rules out notes: out of range, out of key (softly), or
+more than the voices. Source: our own.
 """
 
 from __future__ import annotations
@@ -62,17 +59,12 @@ _PROFILES = {
 
 @dataclass(frozen=True)
 class Target:
-    """What the last seconds should be like.
+    """What the last seconds should be like."""
 
-    Attributes:
-        pace: notes a second. polyphony: notes at a time, while any sounds. register: mean pitch.
-        loudness: mean velocity bin, 0 to 31.
-    """
-
-    pace: float
-    polyphony: float
-    register: float
-    loudness: float
+    pace: float  # notes a second
+    polyphony: float  # notes at a time, while any sounds
+    register: float  # mean pitch
+    loudness: float  # mean velocity bin, 0 to 31
 
 
 _NEUTRAL = Target(pace=8.0, polyphony=3.0, register=62.0, loudness=16.0)
@@ -172,7 +164,6 @@ class Steering:
                     f"{name}={value} follows a motif, and there is none, or one of less than "
                     f"{ENOUGH_NOTES} notes or {ENOUGH_SECONDS:g} s; leave it out."
                 )
-        close = (settings.closeness or 0.0) if known is not None else 0.0
         before = known or _NEUTRAL
         self._course = Course()
         self._course.follow(motif)
@@ -182,7 +173,7 @@ class Steering:
         if settings.loudness is not None:
             loudness = LOUDNESS[settings.loudness] / VELOCITIES_PER_BIN
             self._target = replace(self._target, loudness=loudness)
-        self._close = close
+        self._close = (settings.closeness or 0.0) if known is not None else 0.0
         self._asked_pace, self._asked_loudness = settings.pace, settings.loudness
         self._voices = settings.voices or N_PITCHES
         self._notes = _note_bias(settings, motif)
@@ -209,7 +200,7 @@ class Steering:
         _tilt(logits[VELOCITY:N_EVENTS], loud * np.clip((_BIN - target.loudness) / 4, -2, 2))
 
     def _constrain(self, logits: Tensor, sounding: int) -> None:
-        """Rule out notes; gives way where nothing else may come."""
+        """Rule out notes, unless nothing else may come."""
         before, notes = logits.clone(), logits[NOTE_ON:NOTE_OFF]
         possible = bool(notes.isfinite().any())  # not so before the first velocity
         full = sounding >= self._voices
@@ -240,13 +231,10 @@ def steering_of(settings: Settings, motif: Sequence[int], *, performance: bool) 
 
 def steer(logits: Tensor, samples: Sequence[Sample]) -> Tensor:
     """The logits (A, V) with each row steered by its sample's `Steering`, if it has one."""
-    steered = [(row, one) for row, one in enumerate(samples) if one.steering is not None]
-    if not steered:
-        return logits
     result = logits.clone()
-    for row, sample in steered:
-        assert sample.steering is not None
-        sample.steering.apply(result[row], sample)
+    for row, sample in enumerate(samples):
+        if sample.steering is not None:
+            sample.steering.apply(result[row], sample)
     return result
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from music_transformer.generation.degeneration import RULES, broken_rules, degeneracies
+from music_transformer.generation.degeneration import broken_rules, degeneracies
 from music_transformer.notes import NoteSequence
 
 
@@ -74,7 +74,6 @@ def test_ordinary_music_breaks_no_rule(notes: NoteSequence) -> None:
 def test_what_is_stuck_is_named(notes: NoteSequence, rule: str, text: str) -> None:
     found = broken_rules(notes)
     assert text in found[rule]
-    assert set(found) <= set(RULES)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,18 @@ import json
 
 from music_transformer.generation.report import Report
 
-REPORT = Report(0, 7, 1, 2.5, 5, 1, 1.0, 2, 0, 0, 1, 0, 0.1, 50.0, warnings=("loud",))
+REPORT = Report(
+    sample=0,
+    seed=7,
+    attempt=1,
+    nll=2.5,
+    events=5,
+    seconds=1.0,
+    notes=2,
+    elapsed_seconds=0.1,
+    events_per_second=50.0,
+    warnings=("loud",),
+)
 
 
 def test_a_report_is_json() -> None:
