@@ -250,13 +250,9 @@ def _notes_of(
     grid: Ints, missing: NDArray[np.bool_], notes: NoteSequence, voice: Ints | None
 ) -> NoteSequence:
     """The notes in the cells that were missing, on the tracks of their voices."""
-    columns: dict[str, list[int]] = {name: [] for name in ("pitch", "begin", "finish", "voice")}
-    for number in range(N_VOICES):
-        line = np.where(missing[:, number], grid[:, number], -1)
-        for pitch, begin, finish in zip(*held_notes(line), strict=True):
-            for name, value in zip(columns, (pitch, begin, finish, number), strict=True):
-                columns[name].append(int(value))
-    voices = np.array(columns["voice"], dtype=np.int64)
+    lines = [held_notes(line) for line in np.where(missing, grid, -1).T]
+    pitch, begin, finish = (np.concatenate(columns) for columns in zip(*lines, strict=True))
+    voices = np.repeat(np.arange(N_VOICES), [len(line[0]) for line in lines])
 
     def of_voice(values: Ints) -> Ints:
         """The most frequent value among the notes of each voice, or of all."""
@@ -267,10 +263,10 @@ def _notes_of(
         return np.array(most, dtype=np.int64)[voices]
 
     return NoteSequence(
-        pitch=columns["pitch"],
+        pitch=pitch,
         velocity=of_voice(notes.velocity),
-        start=notes.tempos.at_quarters(np.array(columns["begin"]) / SIXTEENTHS_PER_BEAT),
-        end=notes.tempos.at_quarters(np.array(columns["finish"]) / SIXTEENTHS_PER_BEAT),
+        start=notes.tempos.at_quarters(begin / SIXTEENTHS_PER_BEAT),
+        end=notes.tempos.at_quarters(finish / SIXTEENTHS_PER_BEAT),
         channel=of_voice(notes.channel),
         track=of_voice(notes.track),
     )
