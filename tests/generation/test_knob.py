@@ -7,9 +7,7 @@ from pathlib import Path
 
 import music_transformer
 
-FIELD = (
-    '    loud: float | None = setting(float, None, DRAWN, "a knob", low=0, choose="0 or more")\n'
-)
+FIELD = '    loud: float | None = setting(float, None, DRAWN, "a knob", low=0, high=9)\n'
 PROCESSOR = '\nPROCESSORS.append(by_value("loud", lambda logits, value: logits * value))\n'
 PROOF = """
 import argparse
@@ -17,10 +15,10 @@ from types import SimpleNamespace
 import torch
 from music_transformer.cli.options import add_settings, settings_from
 from music_transformer.generation.processors import process
-from music_transformer.sampling import Sampling, Settings, settings_of
+from music_transformer.sampling import DRAWN, Sampling, Settings, settings_of
 
 parser = argparse.ArgumentParser()
-add_settings(parser)
+add_settings(parser, (DRAWN,))
 assert settings_from(parser.parse_args(["--loud", "3"])).loud == 3
 settings = settings_of({"temperature": 1}).or_else(Sampling.from_dict({"loud": 0.0}))
 grammar = SimpleNamespace(ages=None, chords=None, ending=None)
