@@ -4,8 +4,9 @@
 
 Blind: from left to right. Ahead: of eight draws one is kept, by how likely it makes what follows.
 Blocks: then sixteen blocks are drawn again (`fill`'s way). Numbers are of the gap and the
-sixteenths beside it; the last two of the step from the gap to what follows. The mean NLL is that of
-the 16 sixteenths behind the gap, under the model, after what was filled.
+sixteenths beside it. A step is a voice's from one note to another; a range is from the lowest to
+the highest note of a voice in the gap, the mean over the four. The mean NLL is that of the 16
+sixteenths behind the gap, under the model, after what was filled.
 """
 
 import argparse
@@ -44,8 +45,16 @@ def main() -> None:
             how = Settings(seed=number)
             new, _ = fill_cells(session, grid, missing, how, (candidates, rounds))
             filled[way].append(new)
-    print("| | parallels | leaps over an octave | leap into what follows | NLL of what follows |")
-    print("| --- | --- | --- | --- | --- |")
+    print(
+        "| | parallels | mean step | steps over a fourth | over an octave | range of a voice ",
+        end="",
+    )
+    print("| outside Bach's | into what follows | NLL of what follows |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    train = [session.tokenizer.decode_grid(ids) for ids in data.pieces("train")]
+    known = np.concatenate([grid for grid in train if grid is not None]).astype(float)
+    known[known < 0] = np.nan
+    lowest, highest = np.nanmin(known, axis=0), np.nanmax(known, axis=0)  # (4,)
     for way, each in filled.items():
         count = [parallels(grid[BEGIN - 1 : end + 1]) for grid in each]
         motions = sum(one["pair_motions"] for one in count)
@@ -55,10 +64,15 @@ def main() -> None:
         )
         parts = [np.where(grid < 0, np.nan, grid)[BEGIN - 1 : end + 1] for grid in each]
         steps = np.concatenate([np.abs(np.diff(part, axis=0)) for part in parts])  # NaN at silence
+        steps = steps[steps > 0]
+        inside = [part[1:-1] for part in parts]
+        width = np.nanmean([np.nanmax(one, axis=0) - np.nanmin(one, axis=0) for one in inside])
+        out = np.mean([(one < lowest) | (one > highest) for one in inside])
         leap = np.nanmean([np.abs(part[-1] - part[-2]) for part in parts])
         behind = np.mean([nll_behind(session, grid, end) for grid in each])
         print(
-            f"| {way} | {bad / max(motions, 1):.4f} of {motions:.0f} | {(steps > 12).mean():.4f} "
+            f"| {way} | {bad / max(motions, 1):.4f} of {motions:.0f} | {steps.mean():.2f} "
+            f"| {(steps > 5).mean():.3f} | {(steps > 12).mean():.3f} | {width:.1f} | {out:.4f} "
             f"| {leap:.2f} | {behind:.3f} |",
             flush=True,
         )
