@@ -103,8 +103,8 @@ CHECKPOINTS = {
         ),
         _weights(
             "piano",
-            17_009_418,
-            "29a37ffabe58d9472b1d45782b935d5035abd6895afc31d4955076c241fdd2ea",
+            17_009_844,
+            "ff5207f38d3a2cd37b7daf6fbffdb7287e16ab264c3a9577471479d569fef691",
             _NON_COMMERCIAL,
         ),
         _weights(
