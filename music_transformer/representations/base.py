@@ -1,10 +1,7 @@
 """What depends on the kind of music, behind one abstract class.
 
-A `Representation` says how notes become ids and back, which id may come next, what a primer is, how
-a piece is cropped and transposed for training, how a split is measured and which counts a model has
-to beat. Data, training, evaluation, generation and the page ask it, and never which kind it is; a
-new kind is one module and one line of `registry`. An answer that is missing is an error when the
-kind is registered.
+All other rooms ask a `Representation`, and never which kind it is; a new kind is one module that
+registers it. An answer that is missing is an error there.
 """
 
 from __future__ import annotations
@@ -29,10 +26,9 @@ LONGEST_CLOSING_REST_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Primer:
-    """The ids to continue, START not among them.
+    """The ids to continue, without START, from second `begin` to `end` of what they are read from.
 
-    `begin` and `end` are the seconds between which they lie in the notes they were read from; where
-    they are equal, `read_primer` counts the end from the ids.
+    Where these are equal, `read_primer` counts the end from the ids.
     """
 
     ids: list[int]
@@ -44,14 +40,11 @@ class Primer:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a continuation is to be: seconds or events, None for open; and its longest note.
-
-    It may take `ending_seconds` more to come to an end; with 0 it is cut.
-    """
+    """How long a continuation is to be, None for open, and its longest note."""
 
     seconds: float | None = None
     events: int | None = None
-    ending_seconds: float = 0.0
+    ending_seconds: float = 0.0  # more that it may take to come to an end; with 0 it is cut
     note_seconds: float = LONGEST_NOTE_SECONDS
 
 
@@ -71,18 +64,12 @@ class Grammar(ABC):
         ids += grammar.closing()
 
     No state is a dead end: the mask always allows an id, whatever the primer was.
-
-    Attributes:
-        wanted: how many events are asked for, None where time decides or nothing does.
-        long_notes_closed: notes that were ended because they had lasted as long as a note may.
-        notes_cut: notes that `closing` ended.
-        rings: whether no note begins any more.
     """
 
-    wanted: int | None = None
-    rings: bool = False
-    long_notes_closed: int = 0
-    notes_cut: int = 0
+    wanted: int | None = None  # events; None where time decides or nothing does
+    rings: bool = False  # no note begins any more
+    long_notes_closed: int = 0  # because they had lasted as long as a note may
+    notes_cut: int = 0  # that `closing` ended
 
     @property
     @abstractmethod
@@ -140,33 +127,20 @@ class Grammar(ABC):
 
 
 class Representation(ABC):
-    """Music of one kind as ids. Instances are frozen, hashable and cheap.
+    """Music of one kind as ids. Instances are frozen, hashable and cheap."""
 
-    Attributes:
-        kind: its name in ``config.json`` and ``meta.json``.
-        pad, start, end: the ids of PAD, START and END.
-        crop_step: crops begin, and music ends, at a multiple of so many ids: 1 is anywhere.
-        voices: names of the voices of a grid, in the order of its columns; () for other music.
-        has_melody: whether a piece is a melody, which the model is given, and events to it.
-        keeps_silence: whether the rest before the first note is part of a prepared piece.
-        stretches: factors of time that training draws from; () where time is not changed.
-        opens_plain: whether `plain_crop` and `gapped_crop` are there.
-        has_seam: whether the measures of `evaluation.seam` say how well its music goes on.
-        accompanied: names of the tracks that `accompany` writes; () where nothing is accompanied.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # its name in config.json and meta.json
     pad: ClassVar[int]
     start: ClassVar[int]
     end: ClassVar[int]
-    crop_step: ClassVar[int]
-    voices: ClassVar[tuple[str, ...]] = ()
-    has_melody: ClassVar[bool] = False
-    keeps_silence: ClassVar[bool] = False
-    stretches: ClassVar[tuple[float, ...]] = ()
-    opens_plain: ClassVar[bool] = False
-    has_seam: ClassVar[bool] = False
-    accompanied: ClassVar[tuple[str, ...]] = ()
+    crop_step: ClassVar[int]  # crops begin, and music ends, at a multiple of so many ids
+    voices: ClassVar[tuple[str, ...]] = ()  # of a grid, in the order of its columns
+    has_melody: ClassVar[bool] = False  # a piece is a melody, which the model is given, and events
+    keeps_silence: ClassVar[bool] = False  # the rest before the first note is part of a piece
+    stretches: ClassVar[tuple[float, ...]] = ()  # factors of time that training draws from
+    opens_plain: ClassVar[bool] = False  # `plain_crop` and `gapped_crop` are there
+    has_seam: ClassVar[bool] = False  # `evaluation.seam` says how well its music goes on
+    accompanied: ClassVar[tuple[str, ...]] = ()  # names of the tracks that `accompany` writes
 
     @property
     @abstractmethod
@@ -198,10 +172,8 @@ class Representation(ABC):
     ) -> NoteSequence:
         """The notes of any sequence of known ids; PAD, START and END are skipped.
 
-        `seconds_per_beat` is for kinds that count time in beats.
-
-        Raises:
-            TokenError: an id outside the vocabulary, named with its position.
+        `seconds_per_beat` is for kinds that count time in beats. Raises TokenError at an id outside
+        the vocabulary, named with its position, as all that read ids do.
         """
 
     def decode_grid(self, ids: Ids) -> Ints | None:
@@ -224,11 +196,7 @@ class Representation(ABC):
 
     @abstractmethod
     def note_of_event(self, ids: Ids) -> NoteIndex:
-        """The note of each id, and the first id of each note.
-
-        Raises:
-            TokenError: an id outside the vocabulary.
-        """
+        """The note of each id, and the first id of each note."""
 
     # Training and evaluation
 
@@ -243,30 +211,24 @@ class Representation(ABC):
     def plain_crop(
         self, piece: IdArray, place: int, length: int, factor: float, random: np.random.Generator
     ) -> tuple[IdArray, int]:
-        """A crop that is a piece of its own and opens as a user's motif does; see `opens_plain`.
-
-        Returns:
-            At most `length` ids from START on, and how many of its events are the opening.
+        """At most `length` ids from START on, a piece of its own that opens as a user's motif does;
+        and how many of its events are the opening. See `opens_plain`.
         """
         raise NotImplementedError
 
     def gapped_crop(
         self, piece: IdArray, place: int, length: int, factor: float, random: np.random.Generator
     ) -> tuple[IdArray, int]:
-        """A crop with its later part told before it, to learn in-filling; see `opens_plain`.
-
-        Returns:
-            At most `length` ids, and how many of them are told.
+        """At most `length` ids, a crop with its later part told before it, to learn in-filling; and
+        how many of them are told. See `opens_plain`.
         """
         raise NotImplementedError
 
     @abstractmethod
     def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
-        """The semitones by which a piece may be moved for training, 0 always.
+        """The semitones by which events (N,), a piece, may be moved for training, 0 always.
 
-        Args:
-            events: (N,) without START and END.
-            meta: of the prepared data, what `describe_training` gave among it.
+        `meta` is that of the prepared data, what `describe_training` gave among it.
         """
 
     @abstractmethod
@@ -282,9 +244,8 @@ class Representation(ABC):
         """How far one window of an evaluation lies behind the next, in events."""
 
     def loss_groups(self, place: Ints) -> dict[str, Mask]:
-        """Groups of events, by their index in the piece, whose mean loss is reported.
-
-        Named as the `voices`, each of them, and as fields of `evaluation.NllReport`.
+        """Groups of events, by their index in the piece, whose mean loss is reported: the `voices`,
+        and fields of `evaluation.NllReport`.
         """
         return {}
 
@@ -292,11 +253,7 @@ class Representation(ABC):
     def baselines(self, train: Sequence[IdArray], pieces: Sequence[IdArray]) -> dict[str, float]:
         """What counts on `train` reach on `pieces`, nats per event by name, weakest first.
 
-        Args:
-            train, pieces: each START ... END.
-
-        Raises:
-            DatasetError: one of them holds no events.
+        Pieces are START ... END. Raises DatasetError where there are no events.
         """
 
     # Generation
@@ -335,8 +292,7 @@ class Representation(ABC):
     @abstractmethod
     def _read_primer(
         self, primer: NoteSequence | Sequence[int], last_seconds: float | None, keep_silence: bool
-    ) -> Primer:
-        """`read_primer` of something."""
+    ) -> Primer: ...
 
     @abstractmethod
     def grammar(self, primer: Primer, limits: Limits) -> Grammar:
@@ -349,14 +305,10 @@ class Representation(ABC):
     def split_opening(
         self, notes: NoteSequence, *, seconds: float, events: int
     ) -> tuple[list[int], list[int]]:
-        """The ids of the first `seconds` of a piece, and the `events` ids after them.
+        """The ids of the first `seconds` of a piece, from its first note, and `events` ids after.
 
-        Counted from the first note. A rest that goes on past the cut is parted in two. A grid is
-        cut between its steps, and its events are rounded up to whole steps.
-
-        Raises:
-            MidiError: the piece has no notes, or fewer events than asked for.
-            ConfigError: no length to speak of.
+        A rest that goes on past the cut is parted in two. A grid is cut between its steps, and its
+        events are rounded up to whole steps. Raises MidiError where the piece has too few.
         """
         if not (seconds > 0 and math.isfinite(seconds) and events > 0):
             raise ConfigError(
@@ -378,20 +330,14 @@ class Representation(ABC):
         """The ids of the first seconds, and the rest."""
 
     def events_of(self, ids: Ids) -> list[int]:
-        """The ids without PAD, START and END.
-
-        Raises:
-            TokenError: an id outside the vocabulary, named with its position.
-        """
+        """The ids without PAD, START and END."""
         special = {self.pad, self.start, self.end}
         return [i for i in check_ids(ids, self.vocab_size).tolist() if i not in special]
 
 
 def note_index(owner: list[int], onsets: list[tuple[int, int, int, int]]) -> NoteIndex:
-    """The index of notes that were numbered as they came.
-
-    `owner` is the number of the note that each id is part of, -1 for none; `onsets` time, pitch and
-    voice of each note, and the index of its first id.
+    """The index of notes that were numbered as they came: `owner` is the number of each id's note,
+    -1 for none; `onsets` time, pitch and voice of each note, and the index of its first id.
     """
     order = sorted(range(len(onsets)), key=lambda number: onsets[number][:3])
     row = np.empty(len(onsets) + 1, dtype=np.int64)

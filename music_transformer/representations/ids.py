@@ -18,9 +18,7 @@ Mask = NDArray[np.bool_]
 def check_ids(ids: Ids, vocab_size: int) -> Ints:
     """The ids as an array (N,) of int64, each of them in 0..vocab_size-1.
 
-    Raises:
-        TokenError: not a flat sequence, or an element is no integer or outside the vocabulary; the
-            message names the first such position and what stands there.
+    Raises TokenError, with the first position where something else stands.
     """
     try:
         array = np.asarray(ids)

@@ -32,7 +32,7 @@ from music_transformer.evaluation.seam import MEASURES, part, seam_distances
 from music_transformer.generation import generate
 from music_transformer.notes import NoteSequence
 from music_transformer.representations.ids import Floats
-from music_transformer.representations.performance.plain import made_plain
+from music_transformer.representations.performance.augment import made_plain
 from music_transformer.sampling import CARE, CHOICE, DRAWN
 
 RESAMPLES = 1000

@@ -10,8 +10,8 @@ from music_transformer.datasets import PreparedData, TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import NoteSequence, Pedals, to_steps
 from music_transformer.representations import PerformanceTokenizer
-from music_transformer.representations.performance import plain as module
-from music_transformer.representations.performance.plain import made_plain, plain_crop
+from music_transformer.representations.performance import augment as module
+from music_transformer.representations.performance.augment import made_plain, plain_crop
 
 PAD, START, END = 388, 389, 390
 

@@ -15,8 +15,7 @@ from music_transformer.errors import DatasetError
 from music_transformer.evaluation import baselines as baselines_module
 from music_transformer.evaluation.baselines import count_baselines
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
-from music_transformer.representations.chorale.baselines import chorale_baselines
-from music_transformer.representations.performance.baselines import performance_baselines
+from music_transformer.representations.baselines import chorale_baselines, performance_baselines
 
 START, END = 130, 131
 

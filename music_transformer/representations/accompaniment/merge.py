@@ -1,8 +1,4 @@
-"""A melody and a piano as notes: what is kept of a file, and how the two go together.
-
-Of one voice (legato may overlap a little) every note is kept as it is. Of more than one note at a
-time the melody is what the rule of `skyline` takes, whole notes; a warning says so.
-"""
+"""A melody and a piano as notes: what is kept of a file, and how the two go together."""
 
 import numpy as np
 
@@ -15,10 +11,10 @@ MELODY_TRACK, PIANO_TRACK = 0, 1
 
 
 def read_tune(notes: NoteSequence) -> tuple[NoteSequence, list[str]]:
-    """The melody of some notes, on track and channel 0, and what was left out to get it.
+    """The melody of some notes, on track and channel 0, and warnings of what was left out.
 
-    Raises:
-        MidiError: there is none.
+    One voice (legato may overlap a little) is kept as it is, of others what the rule of `skyline`
+    takes. Raises MidiError where there is none.
     """
     if not len(notes):
         raise MidiError("the melody has no notes: there is nothing to accompany.")
@@ -45,12 +41,12 @@ def _on_track(notes: NoteSequence, track: int) -> NoteSequence:
 
 
 def later(notes: NoteSequence, seconds: float) -> NoteSequence:
-    """The notes, so much later."""
+    """The notes alone, so much later; what would come before 0 comes at 0."""
     return NoteSequence(
         pitch=notes.pitch,
         velocity=notes.velocity,
-        start=notes.start + seconds,
-        end=notes.end + seconds,
+        start=np.maximum(notes.start + seconds, 0.0),
+        end=np.maximum(notes.end + seconds, 0.0),
     )
 
 

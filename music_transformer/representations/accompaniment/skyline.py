@@ -1,7 +1,6 @@
 """How a melody is found in piano music.
 
-**The skyline rule** (`melody_rows`) says which notes of a piano piece are its melody. Times are
-those of the keys; the pedal does not count. From the first step to the last:
+**The skyline rule** (`melody_rows`), by the times of the keys, from the first step to the last:
 
 1. notes below `LOWEST` (G3) or held shorter than `SHORTEST` are accompaniment;
 2. of the notes that start in one step the highest may be melody;
@@ -9,12 +8,9 @@ those of the keys; the pedal does not count. From the first step to the last:
 4. it is not if it lies more than `FALL` semitones below the last melody note, and that ended less
    than `REST` ago: what then comes is the accompaniment showing through a rest or under the pedal.
 
-It takes whole notes as they are, so melody and rest together are the music, each note once. It
-fails where the melody is not on top: tunes of the left hand or of inner voices, hands that cross,
-runs and broken chords that rise above the tune. ``docs/accompaniment.md`` has numbers.
-
-The paper's heuristic (Huang et al. 2018, section 4.2) is not published; the rule is this project's
-own.
+It fails where the melody is not on top: tunes of the left hand or of inner voices, hands that
+cross, runs and broken chords that rise above the tune. ``docs/accompaniment.md`` has numbers. The
+paper's heuristic (Huang et al. 2018, section 4.2) is not published; this rule is the project's own.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from numpy.typing import NDArray
 
 from music_transformer.errors import MidiError
 from music_transformer.notes import STEPS_PER_SECOND as PERFORMANCE_STEPS
-from music_transformer.notes import NoteSequence, to_steps
+from music_transformer.notes import NoteSequence, Pedals, to_steps
 from music_transformer.representations.ids import Ints
 
 STEPS_PER_SECOND = 10  # of a melody
@@ -42,8 +38,7 @@ _ROUNDING = 1e-9  # seconds: the difference of two times may lie a rounding erro
 def melody_rows(notes: NoteSequence, *, track: int | None = None) -> NDArray[np.bool_]:
     """Which notes are the melody: (N,), by the skyline rule above or all those of a track.
 
-    Raises:
-        MidiError: no note is on the given track.
+    Raises MidiError where no note is on that track, as all below do.
     """
     if track is not None:
         on_track: NDArray[np.bool_] = notes.track == track
@@ -70,20 +65,13 @@ def split_melody(
     """The melody and the rest: each note of the music is in one of them, as it is.
 
     Both keep the pedals, tempos and the length of the whole.
-
-    Raises:
-        MidiError: no note is on the given track.
     """
     rows = melody_rows(notes, track=track)
     return notes.selected(rows), notes.selected(~rows)
 
 
 def extract_melody(notes: NoteSequence, *, track: int | None = None) -> NoteSequence:
-    """The melody of piano music by the skyline rule, or all notes of a given track.
-
-    Raises:
-        MidiError: no note is on the given track.
-    """
+    """The melody of piano music by the skyline rule, or all notes of a given track."""
     return split_melody(notes, track=track)[0]
 
 
@@ -94,27 +82,10 @@ def as_performance(
 
     The pedal is applied to the whole before it is divided, so that a note still ends at the next
     onset of its pitch, whichever side that is on.
-
-    Raises:
-        MidiError: no note is on the given track.
     """
     rows = melody_rows(notes, track=track)
-    melody = notes.selected(rows)
-    marked = NoteSequence(
-        pitch=notes.pitch,
-        velocity=notes.velocity,
-        start=notes.start,
-        end=notes.end,
-        channel=notes.channel,
-        track=rows.astype(np.int64),
-        pedals=notes.pedals,
-    ).sustained()
-    return (
-        NoteSequence(
-            pitch=melody.pitch, velocity=melody.velocity, start=melody.start, end=melody.end
-        ),
-        marked.selected(marked.track == 0),
-    )
+    marked = notes.replaced(track=rows.astype(np.int64)).sustained()
+    return (notes.selected(rows).replaced(pedals=Pedals()), marked.selected(marked.track == 0))
 
 
 def _highest_of_steps(notes: NoteSequence) -> Ints:

@@ -7,12 +7,10 @@
 | 256 | silence |
 | 257 | PAD, put behind the shorter melodies of a batch |
 
-With `fine` the id of an onset also says how many steps of 10 ms it lies into its step: so many
-times 258 are added to it. One id a step, ten steps a second, one note at a time. Lost are, in this
-order: velocities, what a later note covers, all but one of the notes that start in one step, time
-finer than 100 ms. Times are first rounded to 10 ms, as those of events are, so both sides agree on
-what comes first. A note starts in the step that holds its onset and is held in every further step
-of which it fills half.
+With `fine` 258 is added to the id of an onset for every 10 ms that it lies into its step. Lost are,
+in this order: velocities, what a later note covers, all but one of the notes that start in one
+step, time finer than 100 ms. Times are first rounded to 10 ms, as those of events are, so both
+sides agree on what comes first. A note is held in every further step of which it fills half.
 
 Source: Huang et al. 2018, "Music Transformer", section 4.2 (melodies at 10 steps a second). The ids
 are this project's own.
@@ -54,26 +52,17 @@ VELOCITY = 80  # of decoded notes: the grid has none
 class MelodyTokenizer:
     """One voice, in steps of 100 ms."""
 
-    kind: ClassVar[str] = "melody"
     vocab_size: ClassVar[int] = N_MELODY_IDS
     pad: ClassVar[int] = PAD
-    silence: ClassVar[int] = SILENCE
 
     def encode(
         self, notes: NoteSequence, steps: int | None = None, *, fine: bool = False
     ) -> NDArray[np.uint16]:
-        """The ids of a melody from second 0 on: (S,).
+        """The ids of a melody from second 0 on, `steps` of them or up to the latest end: (S,).
 
         Of several notes that start in one step the longest counts, of equally long ones the
-        highest; a later note ends the one before.
-
-        Args:
-            notes: in seconds; the pedal does not count.
-            steps: S; default up to the latest end. What is later is cut off.
-            fine: say in each onset how far into its step it lies; `decode` does not know that.
-
-        Raises:
-            TokenError: more than `MAX_STEPS`.
+        highest; a later note ends the one before; the pedal does not count. `decode` does not know
+        `fine` ids. Raises TokenError for more than `MAX_STEPS`.
         """
         first, after = _grid_times(notes)
         if steps is None:
@@ -95,11 +84,8 @@ class MelodyTokenizer:
     ) -> NDArray[np.uint16]:
         """The fine ids of a part of a melody; what began before and still sounds is held: (S,).
 
-        Args:
-            notes: of the whole piece, in seconds.
-            begin, end: of the part, in steps of 10 ms.
-            factor: how much longer it is played; S is its length then, at least 1.
-            semitones: that it is moved by; the caller keeps pitches inside 0..127.
+        It goes from `begin` to `end` in the whole piece, in steps of 10 ms, and is played `factor`
+        times as long, `semitones` higher; the caller keeps pitches inside 0..127.
         """
         first, last = begin / PERFORMANCE_STEPS, end / PERFORMANCE_STEPS
         steps = max(1, round((end - begin) * factor / EVENT_STEPS))
@@ -116,13 +102,10 @@ class MelodyTokenizer:
         return self.encode(segment, before + steps, fine=True)[before:]
 
     def decode(self, ids: Ids) -> NoteSequence:
-        """The notes of any sequence of known ids: start and end on steps, velocity 80.
+        """The notes of any sequence of ids in 0..257 (else TokenError): on steps, velocity 80.
 
         A held pitch that no note of this pitch comes before starts a note. PAD is skipped. Silence
         at the end counts as time.
-
-        Raises:
-            TokenError: an id outside 0..257, named with its position.
         """
         array = check_ids(ids, N_MELODY_IDS)
         array = array[array != PAD]
@@ -139,23 +122,6 @@ class MelodyTokenizer:
             end_time=len(array) / STEPS_PER_SECOND,
         )
 
-    def symbols(self, ids: Ids) -> list[str]:
-        """The name of each id, such as ``START 60``, ``HELD 60`` or ``SILENCE``."""
-        names = {SILENCE: "SILENCE", PAD: "PAD"}
-        return [
-            names.get(i) or (f"START {i}" if i < HELD else f"HELD {i - HELD}")
-            for i in check_ids(ids, N_MELODY_IDS).tolist()
-        ]
-
-    def duration_seconds(self, ids: Ids) -> float:
-        """How long the ids last, without PAD."""
-        array = check_ids(ids, N_MELODY_IDS)
-        return float((array != PAD).sum()) / STEPS_PER_SECOND
-
-    def to_config(self) -> dict[str, Any]:
-        """What says how the ids were made."""
-        return {"kind": self.kind}
-
 
 @dataclass(frozen=True)
 class AccompanimentTokenizer(PerformanceTokenizer):
@@ -167,14 +133,12 @@ class AccompanimentTokenizer(PerformanceTokenizer):
     pedal: str = field(default="sustain", init=False)
 
     kind: ClassVar[str] = "accompaniment"
-    source_vocab_size: ClassVar[int] = N_MELODY_IDS
     melody: ClassVar[MelodyTokenizer] = MelodyTokenizer()
     has_melody: ClassVar[bool] = True
     opens_plain: ClassVar[bool] = False
     accompanied: ClassVar[tuple[str, ...]] = ("melody", "accompaniment")
 
     def to_config(self) -> dict[str, Any]:
-        """What `representation_from_config` needs to make an equal tokenizer."""
         return {"kind": self.kind}
 
     def events_config(self) -> dict[str, Any]:
@@ -188,11 +152,7 @@ class AccompanimentTokenizer(PerformanceTokenizer):
         last_seconds: float | None = None,
         keep_silence: bool = False,
     ) -> Primer:
-        """Nothing: these models play to a melody.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Raises ConfigError: these models play to a melody."""
         raise ConfigError(
             "this checkpoint continues nothing, it plays to a melody; use accompany, or take "
             "another checkpoint, such as piano."

@@ -24,10 +24,8 @@ _ANY_TRIAD, _ANY_TIME = 0.7, 0.85  # of the time for an end: then no cadence, no
 class ChoraleGrammar(Grammar):
     """The grammar of one chorale after its primer; its length is a number of events.
 
-    Args:
-        vocab_size: V; ids from N_EVENTS up are never allowed.
-        primer: read already.
-        limits: rounded up, so that the last sixteenth has all its voices.
+    Ids from N_EVENTS up are never allowed, but for END. Limits are rounded up, so that the last
+    sixteenth has all its voices.
     """
 
     finished: ClassVar[bool] = False
@@ -49,7 +47,6 @@ class ChoraleGrammar(Grammar):
 
     @property
     def seconds(self) -> float:
-        """The time since the primer, in whole sixteenths."""
         return (len(self._ids) - self._first) // N_VOICES * self._sixteenth
 
     @property
@@ -114,7 +111,7 @@ class GivenCells(ChoraleGrammar):
 
     Args:
         cells: the ids from the next on, row by row; None is to be drawn.
-        ranges: of the voices, as the model reads them; None for all pitches.
+        ranges: of the voices; None for all pitches.
         shift: by which the result is transposed down; no pitch leaves the keyboard of MIDI for it.
         before: ids of the rows before them.
     """
@@ -139,10 +136,8 @@ class GivenCells(ChoraleGrammar):
 
     @property
     def given(self) -> int | None:
-        """The next id, where it is given."""
         return self._cells[len(self._ids) - self._first]
 
     def mask(self, remaining: int | None = None) -> Mask:
-        """(V,) bool, True = the voice may have this id."""
         mask: Mask = self._masks[len(self._ids) % N_VOICES]
         return mask

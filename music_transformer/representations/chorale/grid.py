@@ -28,21 +28,13 @@ def to_sixteenths(quarters: ArrayLike) -> Ints:
 
 
 def sixteenths(notes: NoteSequence) -> tuple[Ints, Ints]:
-    """The sixteenths at which each note begins and, at least one later, ends.
-
-    Raises:
-        TokenError: as `sixteenths_at`.
-    """
+    """The sixteenths at which each note begins and, at least one later, ends."""
     begin = sixteenths_at(notes, notes.start)
     return begin, np.maximum(sixteenths_at(notes, notes.end), begin + 1)
 
 
 def sixteenths_at(notes: NoteSequence, seconds: Floats | float) -> Ints:
-    """The nearest sixteenths to times in the music.
-
-    Raises:
-        TokenError: a length past `MAX_SIXTEENTHS`.
-    """
+    """The nearest sixteenths to times in the music; TokenError past `MAX_SIXTEENTHS`."""
     beats = np.asarray(notes.tempos.quarters(seconds))
     if not beats.max() * SIXTEENTHS_PER_BEAT <= MAX_SIXTEENTHS:
         raise TokenError(
@@ -88,8 +80,7 @@ def grid_by_voice(pitch: Ints, voice: Ints, begin: Ints, finish: Ints) -> Ints:
 def grid_by_pitch(notes: NoteSequence, begin: Ints, finish: Ints) -> Ints:
     """The grid (T, 4) of notes whose voices are found by pitch, sixteenth by sixteenth.
 
-    A pitch that two tracks play is two voices; within one track and channel it sounds once. The
-    work grows with the notes, however many sound together.
+    A pitch that two tracks play is two voices; within one track and channel it sounds once.
     """
     grid = np.full((int(finish.max()), N_VOICES), -1, dtype=np.int64)
     keys = list(zip(*(c.tolist() for c in (notes.pitch, notes.track, notes.channel)), strict=True))

@@ -1,12 +1,9 @@
 """A melody as an accompanist takes it: notes to keep, and a pitch for every sixteenth.
 
-- One voice (legato may overlap a little): its notes are kept as they are, times, pitches,
-  velocities; of several notes within one sixteenth the longest stands for it on the grid.
+- One voice (legato may overlap a little): its notes are kept as they are; of several notes within
+  one sixteenth the longest stands for it on the grid.
 - More than one note at a time: the skyline, the highest pitch of every sixteenth. A note that a
   higher one covers for a while is cut there, one that is never the highest goes; a warning says so.
-
-The grid cannot tell a repeated note from a held one, the notes can: so they, not the grid, are what
-comes out again.
 """
 
 from __future__ import annotations
@@ -39,17 +36,11 @@ _HIGHEST_PITCH = 127
 
 @dataclass(frozen=True, eq=False)
 class Melody:
-    """One voice.
+    """One voice."""
 
-    Attributes:
-        notes: what is kept, all on track 0 and channel 0, with the pedal and tempos of the file.
-        cells: (T,) the pitch of every sixteenth from second 0 on, -1 for silence.
-        warnings: what was left out or rounded.
-    """
-
-    notes: NoteSequence
-    cells: Ints
-    warnings: tuple[str, ...] = ()
+    notes: NoteSequence  # all on track 0 and channel 0, with the pedal and tempos of the file
+    cells: Ints  # (T,) the pitch of every sixteenth from second 0 on, -1 for silence
+    warnings: tuple[str, ...] = ()  # what was left out or rounded
 
     @property
     def leading_sixteenths(self) -> int:
@@ -65,12 +56,7 @@ class Melody:
 
 
 def read_melody(notes: NoteSequence) -> Melody:
-    """The melody of some notes.
-
-    Raises:
-        MidiError: there are none.
-        TokenError: they last too long for a grid.
-    """
+    """The melody of some notes; MidiError without any, TokenError if too long for a grid."""
     if not len(notes):
         raise MidiError("the melody has no notes: there is nothing to accompany.")
     warnings = []
@@ -108,10 +94,7 @@ def read_melody(notes: NoteSequence) -> Melody:
 
 
 def transposition_into(melody: Melody, voice_range: Range) -> int:
-    """Semitones that bring the melody into a range, the fewest; 0 where it lies within.
-
-    A melody wider than the range goes where the fewest of its sixteenths stay outside.
-    """
+    """The fewest semitones after which the fewest sixteenths of a melody lie outside a range."""
     sounding = melody.cells[melody.cells >= 0]
     shifts = range(-int(sounding.min()), _HIGHEST_PITCH + 1 - int(sounding.max()))
     return min(shifts, key=lambda shift: (melody.outside(voice_range, shift), abs(shift)))
@@ -149,13 +132,11 @@ def _painted(order: Ints, begin: Ints, finish: Ints) -> Ints:
 def voice_ranges(training: Mapping[str, Any]) -> tuple[Range, ...] | None:
     """Lowest and highest pitch of S A T B in a checkpoint's training data; None if unknown.
 
-    Those it names itself, under data.voice_ranges; else those of JSB Chorales, if that is its data
-    or it does not say.
+    What it does not name is taken to be JSB Chorales.
     """
     data = training.get("data")
     data = data if isinstance(data, Mapping) else {}
-    named = data.get("voice_ranges")
-    if named is not None:
+    if (named := data.get("voice_ranges")) is not None:
         return tuple((int(low), int(high)) for low, high in named)
     return JSB_RANGES if data.get("corpus", "jsb") == "jsb" else None
 

@@ -7,9 +7,8 @@
 | 129, 130, 131 | PAD, START, END |
 
 The grid (T, 4) is read row by row: soprano, alto, tenor, bass of one sixteenth, then of the next,
-so the id at index p belongs to voice p % 4 and sixteenth p // 4. Equal neighbours are one held
-note: the grid cannot tell a held pitch from a repeated one, which is the loss of this
-representation, with everything between the sixteenths, velocities and timbre.
+so the id at index p belongs to voice p % 4 and sixteenth p // 4. Lost are the difference of a held
+pitch and a repeated one, everything between the sixteenths, velocities and timbre.
 
 Source: Huang et al. 2018, "Music Transformer", section 3 and appendix A.1.
 """
@@ -36,7 +35,7 @@ from music_transformer.representations.base import (
     no_note_in,
     note_index,
 )
-from music_transformer.representations.chorale.baselines import chorale_baselines
+from music_transformer.representations.baselines import chorale_baselines
 from music_transformer.representations.chorale.grammar import ChoraleGrammar
 from music_transformer.representations.chorale.grid import (
     END,
@@ -77,11 +76,7 @@ class ChoraleTokenizer(Representation):
     accompanied: ClassVar[tuple[str, ...]] = VOICE_NAMES
 
     def encode_grid(self, grid: ArrayLike) -> list[int]:
-        """The ids of a grid (T, 4) of pitches, where -1 is silence.
-
-        Raises:
-            TokenError: another shape, or a value that is no pitch, named with its place.
-        """
+        """The ids of a grid (T, 4) of pitches, where -1 is silence; TokenError at anything else."""
         cells = np.asarray(grid)
         if cells.size == 0:
             return []
@@ -110,11 +105,8 @@ class ChoraleTokenizer(Representation):
 
         Four tracks, or else four channels, each with one note at a time, are the voices in that
         order. Otherwise voices follow pitch in every sixteenth: the highest is the soprano, the
-        lowest the bass, inner voices stay silent where there are fewer than four; of more than four
-        the second from either end are the inner ones.
-
-        Raises:
-            TokenError: no notes, or a length past `MAX_SIXTEENTHS`.
+        lowest the bass, the second from either end the inner ones, where there are so many. Raises
+        TokenError without notes, and past `MAX_SIXTEENTHS`.
         """
         if not len(notes):
             raise TokenError("there is no note to encode: a chorale needs at least one.")
@@ -134,10 +126,7 @@ class ChoraleTokenizer(Representation):
     ) -> NoteSequence:
         """The notes of any sequence of known ids: equal neighbours are one, voice v is track v.
 
-        The beat is rounded to microseconds, which is what MIDI can say.
-
-        Raises:
-            TokenError: also for a beat of no length.
+        The beat is rounded to microseconds, which is what MIDI can say; TokenError if it is none.
         """
         if not 0 < seconds_per_beat < 60:
             raise TokenError(f"seconds_per_beat={seconds_per_beat} is no beat; try 0.75.")
@@ -249,11 +238,7 @@ class ChoraleTokenizer(Representation):
     def _read_primer(
         self, primer: NoteSequence | Sequence[int], last_seconds: float | None, keep_silence: bool
     ) -> Primer:
-        """The ids of a primer, whole sixteenths of it where it is cut.
-
-        Its first place is the index of its first id in the whole piece, so that a cut does not move
-        the bar line under the step labels.
-        """
+        """The ids of a primer, whole sixteenths of it where it is cut; a cut moves no bar line."""
         tempos = Tempos([0.0], [DEFAULT_SECONDS_PER_BEAT])
         if isinstance(primer, NoteSequence):
             tempos = primer.tempos

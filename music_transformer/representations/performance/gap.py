@@ -2,10 +2,10 @@
 
     later part, END, earlier part, gap
 
-All of it is on one clock, that of the earlier part: the later part opens with a rest as long as the
-earlier part and the gap, so its ids say when its notes come. Nothing marks where the earlier part
-ends and the gap begins, for both are music on the way to what is known. Of the later part only
-notes that begin in it are there: which notes sound at the end of the gap is the model's to say.
+All of it is on the clock of the earlier part: the later part opens with a rest as long as the
+earlier part and the gap. Nothing marks where the gap begins, for both are music on the way to what
+is known. Of the later part only notes that begin in it are there: which notes sound at the end of
+the gap is the model's to say.
 """
 
 from __future__ import annotations
@@ -34,11 +34,8 @@ def with_later_part(
 ) -> tuple[IdArray, int]:
     """``later part, END, ids``, and how many of them come before the first of `ids`.
 
-    Args:
-        later: notes from the end of the gap on.
-        seconds: from the first of `ids` to second 0 of `later`.
-        ids: the earlier part, START before it where it begins the piece.
-        room: the most ids of the later part.
+    `later` begins `seconds` after the first of `ids`, the earlier part (START before it where it
+    begins the piece), and has `room` ids at most.
     """
     moved = later.replaced(
         start=later.start + seconds, end=later.end + seconds, end_time=later.end_time + seconds
@@ -50,11 +47,9 @@ def with_later_part(
 def window_for(
     tokenizer: Representation, notes: NoteSequence, start: float, end: float
 ) -> tuple[list[int], list[int]]:
-    """What a model reads before it fills a gap, and the part of it that is the earlier part.
+    """What a model reads before it fills the gap from `start` to `end`, and the earlier part of it.
 
-    Args:
-        notes: what is kept, sustained; its notes that sound at `start` stay open to the model.
-        start, end: of the gap, seconds.
+    `notes` is what is kept, sustained; those that sound at `start` stay open to the model.
     """
     step = int(to_steps(start))
     ids, _ = split_at(tokenizer.encode(notes.selected(notes.start < start)), step)
@@ -77,14 +72,9 @@ def window_for(
 def gapped(
     tokenizer: Representation, crop: IdArray, length: int, random: np.random.Generator
 ) -> tuple[IdArray, int]:
-    """A crop of a piece with its end told first, and how many of the ids are told.
+    """A crop (N,) with its end told first, at most `length` ids; and how many of them are told.
 
-    The crop is parted where time has passed; a crop that cannot be is given back as it is.
-
-    Args:
-        crop: (N,) ids.
-        length: the most ids of the result.
-        random: draws how much of the crop is told.
+    It is parted where time has passed; a crop that cannot be is given back as it is.
     """
     is_shift = shift_steps(crop) > 0
     cuts = np.flatnonzero(is_shift[:-1] & ~is_shift[1:]) + 1

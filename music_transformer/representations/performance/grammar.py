@@ -1,11 +1,8 @@
 """What may come next: a mask over the ids, so that whatever is sampled is valid and canonical.
 
 Valid: no stray NOTE_OFF, no NOTE_ON of a sounding pitch, no note that never ends. Canonical: what
-the tokenizer itself would write for the same notes, so that ``encode(decode(ids)) == ids`` and the
-model only ever reads what it was trained on (a rest after the last event is the one exception: the
-length asked for may need it). One grammar follows one sample; each of its methods costs
-microseconds, little beside a step of any model. Time is in steps of 10 ms since the start of the
-ids.
+the tokenizer itself would write for the same notes, but for a rest after the last event, which the
+length asked for may need. Time is in steps of 10 ms since the start of the ids.
 """
 
 from __future__ import annotations
@@ -50,16 +47,9 @@ _LAST_PAUSE = {True: (50, 0.45), False: (200, 0.6)}
 class PerformanceGrammar(Grammar):
     """The grammar of one performance; `read` takes any ids of the vocabulary, canonical or not.
 
-    Attributes:
-        step: the time now.
-        end_step: when the piece must end, None for open; TIME_SHIFTs are clipped to land on it.
-        ending_step: from when on it comes to an end, None where it is cut.
-        pedal_is_down: whether a PEDAL_ON waits for its PEDAL_OFF.
-
     Args:
         vocab_size: V; ids from N_EVENTS up are never allowed, except the pedal's.
         may_wait: whether time may pass before the first note.
-        longest_note_steps: how long a note may last.
     """
 
     def __init__(
@@ -69,9 +59,9 @@ class PerformanceGrammar(Grammar):
         may_wait: bool = False,
         longest_note_steps: int = LONGEST_NOTE_STEPS,
     ) -> None:
-        self.step = 0
-        self.end_step: int | None = None
-        self.ending_step: int | None = None
+        self.step = 0  # now
+        self.end_step: int | None = None  # TIME_SHIFTs are clipped to land on it
+        self.ending_step: int | None = None  # from when on it comes to an end; None: it is cut
         self._onset_step, self._chord = 0, [0]  # of the last note, and all that sounded then
         self.pedal_is_down = False
         self._mask = np.zeros(vocab_size, dtype=bool)

@@ -1,8 +1,7 @@
-"""Parts of a performance as pieces of their own: a primer, or its last part; an opening and the
-rest; the newer part of what a model has written.
+"""Parts of a performance as pieces of their own: a primer, and the newer part of what is written.
 
-A piece begins with START, and every note that ends in it has begun in it. So where older events
-are left behind, the notes that sound at that moment are struck there, as loud as they were.
+Every note that ends in a piece has begun in it. So where older events are left behind, the notes
+that sound at that moment are struck there, as loud as they were.
 """
 
 from __future__ import annotations
@@ -66,10 +65,7 @@ def read_primer(
 
 
 def last_part(tokenizer: Representation, ids: list[int], steps: int) -> list[int]:
-    """The canonical ids of the last ``steps`` steps.
-
-    Notes that sound at the cut begin there; those that still sound at the end stay open.
-    """
+    """The canonical ids of the last steps; notes that sound at the end stay open."""
     grammar = cast("PerformanceGrammar", tokenizer.grammar(Primer(ids), Limits()))
     cut = grammar.step - steps
     if cut <= 0:
@@ -91,8 +87,8 @@ def later_part(
 ) -> tuple[list[int], int]:
     """The later part of some events, from START on, and the step where it begins.
 
-    It begins where time passes, after at least ``events`` ids and ``steps`` steps, or as late as
-    there is such a place. The first note that begins in it sets its velocity.
+    That is where time passes, after at least ``events`` ids and ``steps`` steps, or the last such
+    place. The first note that begins in it sets its velocity.
     """
     first = begin = 0
     for index, event_id in enumerate(ids, start=1):

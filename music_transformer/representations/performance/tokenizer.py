@@ -9,8 +9,7 @@ Decoding loses nothing: ``encode(decode(ids)) == ids`` for every *canonical* str
 - SET_VELOCITY right before a NOTE_ON whose bin differs from the last one's, and before the first;
 - a rest is as many TIME_SHIFT 100 as fit, then what is left; none after the last event.
 
-Both directions are numpy from end to end; `tests/representations/reference.py` says the same
-in loops.
+`tests/representations/reference.py` says the same in loops.
 
 Source: Huang et al. 2018, "Music Transformer", appendix A.2; the policies where the paper is silent
 (two onsets in a step, notes shorter than a step, orphans) are this project's own.
@@ -36,17 +35,17 @@ from music_transformer.representations.base import (
     Representation,
     note_index,
 )
+from music_transformer.representations.baselines import performance_baselines
 from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids, shift_ids
 from music_transformer.representations.performance.augment import (
     PIANO,
     STRETCHES,
     TRANSPOSITIONS,
+    plain_crop,
     stretched_crop,
 )
-from music_transformer.representations.performance.baselines import performance_baselines
 from music_transformer.representations.performance.gap import gapped
 from music_transformer.representations.performance.grammar import PerformanceGrammar
-from music_transformer.representations.performance.plain import plain_crop
 from music_transformer.representations.performance.primer import read_primer
 from music_transformer.representations.performance.vocabulary import (
     DEFAULT_VELOCITY_BIN,
@@ -115,11 +114,7 @@ class PerformanceTokenizer(Representation):
         return {"kind": self.kind, "pedal": self.pedal}
 
     def encode_array(self, notes: NoteSequence, *, keep_silence: bool = True) -> NDArray[np.uint16]:
-        """The canonical ids of the notes (N,), without a Python object per event.
-
-        Raises:
-            TokenError: a time is past `MAX_SECONDS`.
-        """
+        """The canonical ids of the notes (N,); TokenError where a time is past `MAX_SECONDS`."""
         if self.pedal == "sustain":
             notes = notes.sustained()
         keys = _note_keys(notes)
@@ -132,11 +127,10 @@ class PerformanceTokenizer(Representation):
     def decode(
         self, ids: Ids, *, seconds_per_beat: float = DEFAULT_SECONDS_PER_BEAT
     ) -> NoteSequence:
-        """The notes of any sequence of known ids: PAD, START and END are skipped.
+        """The notes of any sequence of known ids.
 
         An orphan NOTE_OFF is ignored; a NOTE_ON of a sounding pitch ends the first; what still
-        sounds ends at the last time; before any SET_VELOCITY the velocity is 66; a note of no
-        length lasts one step, and two of one pitch that start in one step are one.
+        sounds ends at the last time; two notes of one pitch that start in one step are one.
         """
         array = check_ids(ids, self.vocab_size)
         array = array[(array < N_EVENTS) | (array >= N_IDS)]
@@ -210,10 +204,7 @@ class PerformanceTokenizer(Representation):
         return gapped(self, self.crop(piece, place, length, factor), length, random)
 
     def transpositions(self, events: IdArray, meta: Mapping[str, Any]) -> list[int]:
-        """Up to three semitones, as far as the piece stays on the piano; 0 always.
-
-        A piece that already leaves the 88 keys may use all 128 pitches.
-        """
+        """Up to three semitones inside the 88 keys, or all 128 where a piece leaves them."""
         pitches = events[events < NOTE_OFF]
         if not len(pitches):
             return [0]
@@ -236,11 +227,9 @@ class PerformanceTokenizer(Representation):
         return split_at(ids, int(to_steps(seconds)))
 
     def grammar(self, primer: Primer, limits: Limits) -> PerformanceGrammar:
-        """Valid and canonical events; time may pass before the first note of a primer's end."""
+        longest = int(to_steps(limits.note_seconds))
         grammar = PerformanceGrammar(
-            self.vocab_size,
-            may_wait=bool(primer.ids),
-            longest_note_steps=int(to_steps(limits.note_seconds)),
+            self.vocab_size, may_wait=bool(primer.ids), longest_note_steps=longest
         )
         grammar.read(primer.ids)
         grammar.wanted = limits.events
@@ -261,8 +250,7 @@ def one_note_per_onset(
     """The notes as one keyboard can play them, (M,) from (N,), ordered by pitch, then start.
 
     A note lasts one step at least; two onsets of a pitch in one step are one note, the louder and
-    the longer of both; a later onset of a pitch cuts the note that sounds. Times are in steps,
-    below 2**32.
+    the longer of both; a later onset cuts the note that sounds. Times are in steps, below 2**32.
     """
     end = np.maximum(end, start + 1)
     onset = (pitch << 32) | start
@@ -287,11 +275,9 @@ def _note_keys(notes: NoteSequence) -> Ints:
         notes.pitch, to_steps(notes.start), to_steps(notes.end), notes.velocity
     )
     pitch = pitch << _BIN_BITS
-    keys = np.empty(2 * len(pitch), dtype=np.int64)
-    keys[: len(pitch)] = (end << _STEP_SHIFT) | (_KIND_NOTE_OFF << _KIND_SHIFT) | pitch
-    keys[len(pitch) :] = (start << _STEP_SHIFT) | (_KIND_NOTE_ON << _KIND_SHIFT) | pitch
-    keys[len(pitch) :] |= velocity // VELOCITIES_PER_BIN
-    return keys
+    off = (end << _STEP_SHIFT) | (_KIND_NOTE_OFF << _KIND_SHIFT) | pitch
+    on = (start << _STEP_SHIFT) | (_KIND_NOTE_ON << _KIND_SHIFT) | pitch
+    return np.concatenate([off, on | velocity // VELOCITIES_PER_BIN])
 
 
 def _pedal_keys(pedals: Pedals) -> Ints:
@@ -305,12 +291,9 @@ def _pedal_keys(pedals: Pedals) -> Ints:
     lift = lift[np.append(opens[1:], True)] if len(lift) else lift
     down, up = to_steps(press), to_steps(lift)
     down, up = down[down < up], up[down < up]
-    return np.concatenate(
-        [
-            (up << _STEP_SHIFT) | (_KIND_PEDAL_OFF << _KIND_SHIFT),
-            (down << _STEP_SHIFT) | (_KIND_PEDAL_ON << _KIND_SHIFT),
-        ]
-    )
+    off = (up << _STEP_SHIFT) | (_KIND_PEDAL_OFF << _KIND_SHIFT)
+    on = (down << _STEP_SHIFT) | (_KIND_PEDAL_ON << _KIND_SHIFT)
+    return np.concatenate([off, on])
 
 
 def _check_length(end: NDArray[np.float64]) -> None:
@@ -357,7 +340,7 @@ def _current_velocity(ids: Ints) -> Ints:
 def _pair(ids: Ints, step: Ints, velocity: Ints, last_step: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Pitch, start, end (steps) and velocity of the notes in a stream of NOTE_ON and NOTE_OFF.
 
-    The next event of its pitch ends a note, whether on or off, so an off after an off ends nothing.
+    The next event of its pitch ends a note, whether on or off.
     """
     pitch = ids & 127
     order = np.argsort(pitch.astype(np.uint8), kind="stable")
@@ -377,12 +360,8 @@ def _pedals_of(ids: Ints, step: Ints, last_step: int) -> Pedals:
     if len(times) % 2:
         times = np.append(times, last_step)
     down, up = times[0::2], times[1::2]
-    down, up = down[down < up], up[down < up]
-    return Pedals(
-        channel=np.zeros(len(down), dtype=np.int64),
-        start=down / STEPS_PER_SECOND,
-        end=up / STEPS_PER_SECOND,
-    )
+    down, up = down[down < up] / STEPS_PER_SECOND, up[down < up] / STEPS_PER_SECOND
+    return Pedals(np.zeros(len(down), np.int64), down, up)
 
 
 register(PerformanceTokenizer)

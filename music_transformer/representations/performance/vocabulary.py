@@ -9,14 +9,9 @@
 | 388, 389, 390 | PAD, START, END | put round pieces and windows, never by `encode` |
 | 391, 392 | PEDAL_ON, PEDAL_OFF | only with ``pedal="events"`` |
 
-128 + 128 + 100 + 32 = 388 events carry music. An *event* is the symbol, an *id* its integer.
-
-Time is counted in steps of 10 ms. Seconds become steps by rounding the absolute time, never the
-differences, so nothing drifts (`notes.to_steps`).
-
-Differs from the paper: PAD, START and END are added; the pedal may be kept as events.
-
-Source: Huang et al. 2018, "Music Transformer", section 3 and appendix A.2.
+128 + 128 + 100 + 32 = 388 events carry music, as in Huang et al. 2018, "Music Transformer", section
+3 and appendix A.2. Seconds become steps by rounding the absolute time, so nothing drifts
+(`notes.to_steps`).
 """
 
 from collections.abc import Sequence
@@ -49,7 +44,6 @@ PEDAL_OFF = N_IDS + 1
 N_IDS_WITH_PEDAL = N_IDS + 2
 
 DEFAULT_VELOCITY_BIN = 16  # before any SET_VELOCITY a note sounds at 4 * 16 + 2 = 66
-
 
 SYMBOLS = (
     *(f"NOTE_ON {pitch}" for pitch in range(N_PITCHES)),
@@ -97,10 +91,9 @@ def velocity_in_force(ids: NDArray[_Id]) -> NDArray[_Id]:
 
 
 def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
-    """The ids without the time before the first NOTE_ON: from (N,) to (M,).
+    """The ids without the time before the first NOTE_ON, if there is one: from (N,) to (M,).
 
-    Of the pedal's movements before it the last counts: a pedal already down stays down. Ids without
-    a NOTE_ON come back as they are.
+    Of the pedal's movements before it the last counts: a pedal already down stays down.
     """
     note_on = np.flatnonzero(ids < NOTE_OFF)
     if not len(note_on):
@@ -109,6 +102,5 @@ def without_leading_silence(ids: NDArray[_Id]) -> NDArray[_Id]:
     pedals = np.flatnonzero(head >= PEDAL_ON)
     keep = (head < TIME_SHIFT) | (head >= VELOCITY)
     keep[pedals] = False
-    if len(pedals) and head[pedals[-1]] == PEDAL_ON:
-        keep[pedals[-1]] = True
+    keep[pedals[-1:]] = head[pedals[-1:]] == PEDAL_ON
     return np.concatenate([head[keep], tail])
