@@ -1,15 +1,13 @@
-"""The corpora that are known by name.
+"""The corpora that are known by name: `CORPORA`.
 
 JSB Chorales on the sixteenth grid: the JSON file is ``{"train": [...], "valid": [...], "test":
-[...]}``; a piece is a list of sixteenths, each a list of four MIDI pitches, soprano, alto, tenor,
-bass; -1 is silence. The split is the one of the file (229 / 76 / 77 chorales). It knows no ties,
-titles or tempo: held and repeated notes look the same.
+[...]}``, its own split; a piece is a list of sixteenths, each a list of four MIDI pitches, soprano,
+alto, tenor, bass; -1 is silence. It knows no ties: held and repeated notes look the same.
 
 MAESTRO v3: the performances of its CSV, split as the CSV says, never by title: five titles stand in
 more than one split. The source is the unpacked folder (with ``maestro-v3.0.0.csv``), the official
-zip of the MIDI files, a tar of the same tree, or a folder that holds one of these. Archives are
-unpacked next to the output and removed with the rest of the work when it is complete. The files are
-CC BY-NC-SA 4.0, and so is whatever is derived from them.
+zip of the MIDI files, a tar of the same tree, or a folder that holds one of these. The files are CC
+BY-NC-SA 4.0, and so is whatever is derived from them.
 
 Sources: Boulanger-Lewandowski et al. 2012; file ``Jsb16thSeparated.json`` of the repository
 czhuang/JSB-Chorales-dataset. Hawthorne et al. 2019, "Enabling Factorized Piano Music Modeling and
@@ -24,7 +22,7 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -32,7 +30,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from music_transformer.datasets.prepare import Corpus
+from music_transformer.datasets.encoding import Source
+from music_transformer.datasets.prepare import Corpus, Listing, list_folder
 from music_transformer.datasets.prepared import (
     SPLITS,
     PreparedData,
@@ -51,59 +50,44 @@ _SPLIT_OF = {"train": "train", "valid": "validation", "test": "test"}
 _GET_JSB = f"expected {FILE_NAME}; `music-transformer download jsb` fetches it"
 
 
-def read_jsb(source: str | os.PathLike[str]) -> dict[str, list[Grid]]:
-    """The chorales of each split, every one a grid (T, 4) with -1 for silence.
-
-    Args:
-        source: the JSON file, or a folder that contains it.
-
-    Raises:
-        DatasetError: it is missing or of another format.
-    """
-    return _parse(_find(Path(source)))
-
-
 def prepare_jsb(
     source: str | os.PathLike[str], out: str | os.PathLike[str], *, force: bool = False
 ) -> PreparedData:
-    """Encode the chorales of `source` and write them to `out`.
+    """Encode the chorales of the JSON file `source`, or of the one in that folder, to `out`.
 
     Raises:
         DatasetError: the source is missing or of another format.
         ConfigError: `out` exists and `force` is off.
     """
     check_destination(out, force=force)
-    path = _find(Path(source))
+    path = Path(source, FILE_NAME) if Path(source).is_dir() else Path(source)
     tokenizer = ChoraleTokenizer()
+    splits = {
+        split: [
+            (f"{split}-{index:03d}", tokenizer.encode_grid(grid))
+            for index, grid in enumerate(grids)
+        ]
+        for split, grids in read_jsb(path).items()
+    }
+    settings = {**_origin(path), "split": "the one of the corpus"}
     return write_prepared(
-        Path(out),
-        tokenizer=tokenizer,
-        corpus="jsb",
-        splits={
-            split: [
-                (f"{split}-{index:03d}", tokenizer.encode_grid(grid))
-                for index, grid in enumerate(grids)
-            ]
-            for split, grids in _parse(path).items()
-        },
-        settings={
-            "source": path.name,
-            "source_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-            "split": "the one of the corpus",
-        },
+        Path(out), tokenizer=tokenizer, corpus="jsb", splits=splits, settings=settings
     )
 
 
-def _find(source: Path) -> Path:
-    """The JSON file at `source`, or in it."""
-    path = source / FILE_NAME if source.is_dir() else source
+def _origin(path: Path) -> dict[str, str]:
+    """Where prepared data are from, for meta.json."""
+    return {"source": path.name, "source_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def read_jsb(path: Path) -> dict[str, list[Grid]]:
+    """The chorales of each split, every one a grid (T, 4) with -1 for silence.
+
+    Raises:
+        DatasetError: the JSON file is missing or of another format.
+    """
     if not path.is_file():
         raise DatasetError(f"{path}: no such file; {_GET_JSB}.")
-    return path
-
-
-def _parse(path: Path) -> dict[str, list[Grid]]:
-    """The grids of a JSON file, split by split."""
     try:
         corpus = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:  # wrong encoding is a ValueError too
@@ -124,14 +108,10 @@ def _grid(path: Path, place: str, steps: Any) -> Grid:
     """One chorale as an array (T, 4), every value a pitch or -1."""
     try:
         grid = np.array(steps)
-    except ValueError as error:  # rows of different lengths
-        raise DatasetError(f"{path}: {place} is not a list of four pitches; {_GET_JSB}.") from error
-    if (
-        grid.ndim != 2
-        or grid.shape[1] != 4
-        or not np.issubdtype(grid.dtype, np.signedinteger)
-        or not len(grid)
-    ):
+    except ValueError:  # rows of different lengths
+        grid = np.array([])
+    is_whole = np.issubdtype(grid.dtype, np.signedinteger)
+    if not (is_whole and grid.shape[1:] == (4,) and len(grid)):
         raise DatasetError(f"{path}: {place} is not a list of four pitches; {_GET_JSB}.")
     if grid.min() < -1 or grid.max() > 127:
         raise DatasetError(f"{path}: {place} has a pitch outside -1..127; {_GET_JSB}.")
@@ -155,50 +135,37 @@ _BROKEN_ARCHIVE = (
 )
 
 
-@dataclass(frozen=True)
-class Performance:
-    """A line of the CSV: name of the MIDI file, relative to the CSV, and its split."""
-
-    name: str
-    split: str
-
-
-def list_maestro(source: Path, work: Path, progress: Progress | None = None) -> Corpus:
+def list_maestro(source: Path, work: Path, progress: Progress) -> Corpus:
     """The performances of `source`; an archive is unpacked into `work`.
 
     Raises:
         DatasetError: the source is missing or of another kind.
     """
-    table = _locate(source, work, progress or Progress())
-    return Corpus(
-        "maestro",
-        [(item.name, table.parent / item.name, item.split) for item in read_csv(table)],
-        {"source": table.name, "source_sha256": hashlib.sha256(table.read_bytes()).hexdigest()},
-    )
+    table = _locate(source, work, progress)
+    return Corpus("maestro", read_csv(table), _origin(table))
 
 
-def read_csv(path: Path) -> list[Performance]:
-    """The performances that a CSV of MAESTRO lists, in its order.
+def read_csv(path: Path) -> list[Source]:
+    """The performances that a CSV of MAESTRO lists, beside it, in its order.
 
     Raises:
         DatasetError: it is not such a CSV.
     """
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        performances = [Performance(row["midi_filename"], row["split"]) for row in rows]
+            rows = [(row["midi_filename"], row["split"]) for row in csv.DictReader(file)]
     except (KeyError, csv.Error, UnicodeDecodeError) as error:
         raise DatasetError(f"{path}: not the CSV of MAESTRO ({error}); {_GET_ZIP}.") from error
-    if not performances:
+    if not rows:
         raise DatasetError(f"{path}: the CSV lists no performance; {_GET_ZIP}.")
     seen: set[str] = set()
-    for item in performances:
-        if item.split not in SPLITS or not item.name or not _is_inside(item.name):
-            raise DatasetError(f"{path}: {item.name!r} in split {item.split!r} makes no sense.")
-        if item.name in seen:
-            raise DatasetError(f"{path}: {item.name} is listed twice.")
-        seen.add(item.name)
-    return performances
+    for name, split in rows:
+        if split not in SPLITS or not name or not _is_inside(name):
+            raise DatasetError(f"{path}: {name!r} in split {split!r} makes no sense.")
+        if name in seen:
+            raise DatasetError(f"{path}: {name} is listed twice.")
+        seen.add(name)
+    return [Source(name, path.parent / name, split) for name, split in rows]
 
 
 def _locate(source: Path, work: Path, progress: Progress) -> Path:
@@ -207,9 +174,9 @@ def _locate(source: Path, work: Path, progress: Progress) -> Path:
         return _only_csv(_unpack(source, work, progress), source)
     if not source.is_dir():
         raise DatasetError(f"{source}: no such file or folder; {_GET_ZIP}.")
-    tables = [*source.glob(CSV_PATTERN), *source.glob(f"*/{CSV_PATTERN}")]
-    for table in sorted(tables):
-        if any((table.parent / item.name).is_file() for item in read_csv(table)):
+    tables = _tables(source)
+    for table in tables:
+        if any(item.path.is_file() for item in read_csv(table)):
             return table
     archives = sorted(path for pattern in _ARCHIVES for path in source.glob(pattern))
     if archives:
@@ -218,9 +185,14 @@ def _locate(source: Path, work: Path, progress: Progress) -> Path:
     raise DatasetError(f"{source}: {what} in it, nor a zip or tar; {_GET_ZIP}.")
 
 
+def _tables(tree: Path) -> list[Path]:
+    """The CSVs at the top of a tree or one folder down."""
+    return sorted([*tree.glob(CSV_PATTERN), *tree.glob(f"*/{CSV_PATTERN}")])
+
+
 def _only_csv(tree: Path, archive: Path) -> Path:
-    """The CSV in an unpacked archive, at the top or one folder down."""
-    tables = sorted([*tree.glob(CSV_PATTERN), *tree.glob(f"*/{CSV_PATTERN}")])
+    """The CSV in an unpacked archive."""
+    tables = _tables(tree)
     if len(tables) != 1:
         raise DatasetError(
             f"{archive}: {len(tables)} files {CSV_PATTERN} in it, not 1; {_GET_ZIP}."
@@ -280,3 +252,25 @@ def _is_inside(name: str) -> bool:
     """Whether a relative path stays inside the folder it is relative to, on every system."""
     path = PurePosixPath(name)
     return not (path.is_absolute() or ".." in path.parts or "\\" in name or ":" in path.parts[0])
+
+
+@dataclass(frozen=True)
+class KnownCorpus:
+    """A corpus that `prepare` knows by name: MIDI files that are listed, or else `prepare`.
+
+    `refuses` names the options of the command that mean nothing for it.
+    """
+
+    listing: Listing | None = None
+    prepare: Callable[..., PreparedData] | None = None  # (source, out, force=...)
+    refuses: tuple[str, ...] = ()
+
+
+_OF_FOLDERS = ("split", "melody_track")  # options of files without a split or known tracks
+_OF_MIDI = ("task", "tokenizer", "pedal", "piano_only", "one_pedal", "keep_silence", "jobs")
+
+CORPORA = {
+    "jsb": KnownCorpus(prepare=prepare_jsb, refuses=_OF_FOLDERS + _OF_MIDI),
+    "maestro": KnownCorpus(list_maestro, refuses=_OF_FOLDERS),
+}
+FOLDER = KnownCorpus(list_folder)  # of MIDI files

@@ -1,9 +1,8 @@
 """Corpora and a piano from their sources, weights from a release: fetched once and checked.
 
-A download is written to ``.NAME.SUM.part`` beside its destination (SUM begins its sha256, so no
-file of the user's has that name): one that breaks off goes on from there next time (HTTP Range). It
-gets its name only when its size and sha256 are right. With the wrong sum nothing stays on the disk.
-Nothing else in the package opens a connection.
+A download is written to ``.NAME.SUM.part`` beside its destination (SUM begins its sha256): one that
+breaks off goes on from there next time (HTTP Range). It gets its name only when its size and sha256
+are right. Nothing else in the package opens a connection.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.files import atomic_path, errors_name
@@ -85,54 +84,30 @@ PIANO_SOUNDFONT = Download(
 RELEASE_URL = "https://github.com/music-transformer/music-transformer/releases/download/weights-1"
 _FREE = "MIT, like the code."
 _NON_COMMERCIAL = "CC BY-NC-SA 4.0, like the data (MAESTRO): not for commercial use."
-
-
-def _weights(name: str, size: int, sha256: str, terms: str) -> Download:
-    file = f"{name}.zip"
-    return Download(name, file, f"{RELEASE_URL}/{file}", size, sha256, terms)
-
+_WEIGHTS = """
+bach                10183377 2923be3ad04edebd5d66ffe598400ca177cb70c34c3d2009865f04452d393c6a
+piano               17009844 ff5207f38d3a2cd37b7daf6fbffdb7287e16ab264c3a9577471479d569fef691
+piano-accompaniment 15067935 792c5cec66b8af4f20d68b764e75f6acbd2d0e1b9ae5964d69d2c6b19adde1d7
+piano-fill          12222564 199319ffadf8e0d69f588b3106b04653651dab1502a7a65ea4888e0406f19e61
+"""
 
 CHECKPOINTS = {
-    download.name: download
-    for download in (
-        _weights(
-            "bach",
-            10_183_377,
-            "2923be3ad04edebd5d66ffe598400ca177cb70c34c3d2009865f04452d393c6a",
-            _FREE,
-        ),
-        _weights(
-            "piano",
-            17_009_844,
-            "ff5207f38d3a2cd37b7daf6fbffdb7287e16ab264c3a9577471479d569fef691",
-            _NON_COMMERCIAL,
-        ),
-        _weights(
-            "piano-accompaniment",
-            15_067_935,
-            "792c5cec66b8af4f20d68b764e75f6acbd2d0e1b9ae5964d69d2c6b19adde1d7",
-            _NON_COMMERCIAL,
-        ),
-        _weights(
-            "piano-fill",
-            12_222_564,
-            "199319ffadf8e0d69f588b3106b04653651dab1502a7a65ea4888e0406f19e61",
-            _NON_COMMERCIAL,
-        ),
+    name: Download(
+        name=name,
+        file=f"{name}.zip",
+        url=f"{RELEASE_URL}/{name}.zip",
+        size=int(size),
+        sha256=sha256,
+        terms=_FREE if name == "bach" else _NON_COMMERCIAL,
     )
+    for name, size, sha256 in map(str.split, _WEIGHTS.strip().splitlines())
 }
 
 
 def fetch(
     download: Download, out: Path, *, url: str | None = None, progress: Progress | None = None
 ) -> None:
-    """Download a file to `out`, going on from what an earlier try left.
-
-    Args:
-        download: what is expected.
-        out: file to make; the caller knows that it may be written.
-        url: another place that has the same file.
-        progress: follows the bytes.
+    """Download a file to `out`, from its `url` or another, going on from what an earlier try left.
 
     Raises:
         DatasetError: no connection, it broke off (what came is kept), or the wrong bytes came (they
@@ -155,11 +130,7 @@ def fetch(
 
 
 def fetch_soundfont(out: Path, *, url: str | None = None, progress: Progress | None = None) -> None:
-    """Download the package of a better piano, as `fetch` does, and take the sound font out of it.
-
-    Raises:
-        DatasetError: as `fetch`.
-    """
+    """Download the package of a better piano, as `fetch` does, and take the sound font out of it."""
     package = out.with_name(f".{SOUNDFONT_PACKAGE.sha256[:16]}.deb")  # nobody else's name
     fetch(SOUNDFONT_PACKAGE, package, url=url, progress=progress)
     copy_soundfont(package, out)
@@ -167,11 +138,7 @@ def fetch_soundfont(out: Path, *, url: str | None = None, progress: Progress | N
 
 
 def copy_soundfont(source: Path, out: Path) -> None:
-    """Copy a local sound font, or the one in a local copy of its package.
-
-    Raises:
-        DatasetError: it is missing or another file.
-    """
+    """Copy a local sound font, or the one in a local copy of its package, as `copy_file` does."""
     if source.suffix != ".deb":
         copy_file(PIANO_SOUNDFONT, source, out)
         return
@@ -220,9 +187,13 @@ def _receive(download: Download, url: str, part: Path, have: int, progress: Prog
         headers["Range"] = f"bytes={have}-"
     request = urllib.request.Request(url, headers=headers)
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        if have and not _continues(response, have):
+        content_range = str(response.headers.get("Content-Range", ""))
+        if response.status != 206 or not content_range.startswith(f"bytes {have}-"):
             have = 0
-        _check_announced_size(download, url, response, have)
+        announced = str(response.headers.get("Content-Length"))
+        # Another file is refused before its bytes come, so that what is on the disk stays.
+        if announced.isdigit() and int(announced) + have != download.size:
+            raise _wrong(download, url, f"the server offers {int(announced) + have:,} bytes")
         progress.begin(download.size, done=have, unit="B")
         try:
             with errors_name(part), open(part, "ab" if have else "wb") as file:
@@ -238,19 +209,6 @@ def _receive(download: Download, url: str, part: Path, have: int, progress: Prog
             progress.end()
     if have < download.size:
         raise DatasetError(_broke_off(url, have, download.size))
-
-
-def _continues(response: Any, have: int) -> bool:
-    """Whether the answer is the part from byte `have` on, as asked."""
-    content_range = str(response.headers.get("Content-Range", ""))
-    return bool(response.status == 206) and content_range.startswith(f"bytes {have}-")
-
-
-def _check_announced_size(download: Download, url: str, response: Any, have: int) -> None:
-    """Refuse another file before its bytes come, so that what is on the disk stays."""
-    announced = response.headers.get("Content-Length")
-    if announced is not None and announced.isdigit() and int(announced) + have != download.size:
-        raise _wrong(download, url, f"the server offers {int(announced) + have:,} bytes")
 
 
 @contextmanager

@@ -2,19 +2,15 @@
 
 Every file that is encoded leaves its ids in a work folder, under a name made of its own name,
 size, date, the settings and the code of this package. A later run of the same code with the same
-settings finds them and does not read those files again, unless what it finds is not whole; files
-that could not be read are tried again, which takes no time.
-
-A file that cannot be read never stops the others: it becomes a `Skipped`. Ids that cannot be
-written stop everything.
+settings does not read those files again. A file that cannot be read becomes a `Skipped`; ids that
+cannot be written stop everything.
 """
 
 import functools
 import hashlib
 import json
 import multiprocessing
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
@@ -31,6 +27,7 @@ from music_transformer.midi.read import read_midi
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.processes import follow_parent, usable_cores
 from music_transformer.progress import Progress
+from music_transformer.representations.accompaniment.merge import later
 from music_transformer.representations.accompaniment.skyline import as_performance
 from music_transformer.representations.base import Representation
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
@@ -43,33 +40,26 @@ _ID = np.dtype("<u2")
 
 @dataclass(frozen=True)
 class Source:
-    """A MIDI file and what it is called in the prepared data."""
+    """A MIDI file, what it is called in the prepared data, and its split, where it has one."""
 
     name: str
     path: Path
+    split: str | None = None
 
 
 @dataclass(frozen=True)
 class MidiSettings:
-    """What decides the ids of a MIDI file, beside the file.
-
-    `melody_track` says where an accompaniment's melody is; None: the skyline.
-    """
+    """What decides the ids of a MIDI file, beside the file."""
 
     tokenizer: dict[str, Any]
     piano_only: bool = False
     one_pedal: bool = False
     keep_silence: bool = False
-    melody_track: int | None = None
+    melody_track: int | None = None  # where an accompaniment's melody is; None: the skyline
 
     def make_tokenizer(self) -> Representation:
         """The tokenizer these settings name."""
         return representation_from_config(self.tokenizer)
-
-    @property
-    def with_melody(self) -> bool:
-        """Whether each file becomes a melody and an accompaniment."""
-        return self.make_tokenizer().has_melody
 
     def melody_rule(self) -> str:
         """How the melody is found, for reports."""
@@ -85,16 +75,9 @@ class Encoded:
     sha256: str
     warnings: dict[str, int] = field(default_factory=dict)
 
-    def ids(self) -> npt.NDArray[np.uint16]:
-        """The ids, without START and END."""
-        return self._kept().ids
-
-    def melody_ids(self) -> npt.NDArray[np.uint16]:
-        """The events of the melody, without START and END, where there is one."""
-        return self._kept().melody
-
-    def _kept(self) -> "_Kept":
-        kept = _Kept.read(self.ids_path)
+    def kept(self) -> "Kept":
+        """Its ids."""
+        kept = Kept.read(self.ids_path)
         if kept is None or kept.sha256 != self.sha256:
             raise DatasetError(f"{self.ids_path}: changed since it was written; run it again.")
         return kept
@@ -110,12 +93,8 @@ def encode_files(
 ) -> tuple[list[Encoded], list[Skipped]]:
     """Encode files, several at a time; results are in the order of `sources`.
 
-    Args:
-        sources: the files.
-        settings: how to encode them.
-        work: folder that keeps what is done.
-        jobs: processes; default one for each core this process may use. 1 starts none.
-        progress: follows the files.
+    `work` keeps what is done. `jobs` are processes, by default one for each core this process may
+    use; 1 starts none.
     """
     jobs = usable_cores() if jobs is None else jobs
     if jobs < 1:
@@ -140,25 +119,24 @@ def encode_files(
     )
 
 
+def pieces_of(
+    encoded: Sequence[Encoded], split_of: Mapping[str, str], split: str, *, melody: bool = False
+) -> Iterator[Piece]:
+    """Name and ids, or melody, of the pieces of one split."""
+    for item in encoded:
+        if split_of[item.name] == split:
+            kept = item.kept()
+            yield item.name, kept.melody if melody else kept.ids
+
+
 def melodies_of(
     encoded: Sequence[Encoded], split_of: Mapping[str, str], settings: MidiSettings
 ) -> Melodies | None:
     """Name and melody of the pieces of each split; None where the settings ask for none."""
-    if not settings.with_melody:
+    if not settings.make_tokenizer().has_melody:
         return None
-
-    def of(split: str) -> Iterator[Piece]:
-        return ((item.name, item.melody_ids()) for item in encoded if split_of[item.name] == split)
-
-    return Melodies(settings.melody_rule(), {split: of(split) for split in SPLITS})
-
-
-def sum_warnings(encoded: Iterable[Encoded]) -> dict[str, int]:
-    """What was survived in all files, most frequent first."""
-    total: Counter[str] = Counter()
-    for item in encoded:
-        total.update(item.warnings)
-    return dict(total.most_common())
+    splits = {name: pieces_of(encoded, split_of, name, melody=True) for name in SPLITS}
+    return Melodies(settings.melody_rule(), splits)
 
 
 def _results(
@@ -187,8 +165,11 @@ def _results(
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
-    """What is kept of a file: a line of JSON (sizes and sha256), then the ids, then the melody."""
+class Kept:
+    """What is kept of a file: a line of JSON (sizes and sha256), then the ids, then the melody.
+
+    Both are events without START and END; the melody is empty where there is none.
+    """
 
     ids: npt.NDArray[np.uint16]
     melody: npt.NDArray[np.uint16]
@@ -200,7 +181,7 @@ class _Kept:
         return hashlib.sha256(self.ids.tobytes() + self.melody.tobytes()).hexdigest()
 
     @classmethod
-    def read(cls, path: Path) -> "_Kept | None":
+    def read(cls, path: Path) -> "Kept | None":
         """What is kept at `path`; None where there is nothing, or not all that was written."""
         try:
             head, _, body = path.read_bytes().partition(b"\n")
@@ -225,7 +206,7 @@ def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | S
         if not source.path.is_file():
             return Skipped(source.name, "no such file, or not an ordinary one")
         path = folder / _key(source, settings)
-        kept = _Kept.read(path)
+        kept = Kept.read(path)
         fresh = _read(source, settings) if kept is None else None
     except (MidiError, TokenError) as error:
         return Skipped(source.name, _reason(str(error), source.path))
@@ -238,49 +219,34 @@ def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | S
     return Encoded(source.name, path, kept.sha256, kept.warnings)
 
 
-def _read(source: Source, settings: MidiSettings) -> _Kept:
+def _read(source: Source, settings: MidiSettings) -> Kept:
     """Read and encode a file."""
     tokenizer = settings.make_tokenizer()
     notes = read_midi(source.path, piano_only=settings.piano_only, one_pedal=settings.one_pedal)
     warnings = dict(notes.warnings)
     keep_silence = settings.keep_silence or tokenizer.keeps_silence
     melody = np.zeros(0, _ID)
-    if settings.with_melody:
-        melody, notes = _divided(source, settings, notes)
+    if tokenizer.has_melody:
+        melody, notes = _divided(notes, settings)
         keep_silence = True  # what there is before the first note of either side is gone already
     ids = tokenizer.encode_array(notes, keep_silence=keep_silence)
     if not len(ids):
-        raise MidiError(f"{source.path}: there are no notes in it; leave it out.")
-    return _Kept(ids.astype(_ID), melody.astype(_ID), warnings)
+        raise MidiError("there are no notes in it; leave it out.")
+    return Kept(ids.astype(_ID), melody.astype(_ID), warnings)
 
 
 def _divided(
-    source: Source, settings: MidiSettings, notes: NoteSequence
+    notes: NoteSequence, settings: MidiSettings
 ) -> tuple[npt.NDArray[np.uint16], NoteSequence]:
     """The events of the melody, and the notes of the rest; both count time from one moment."""
-    if not len(notes):
-        raise MidiError(f"{source.path}: there are no notes in it; leave it out.")
     melody, rest = as_performance(notes, track=settings.melody_track)
     for side, what in ((melody, "melody"), (rest, "accompaniment")):
         if not len(side):
             raise MidiError(
-                f"{source.path}: by the rule ({settings.melody_rule()}) it has no {what}; "
-                "leave it out."
+                f"by the rule ({settings.melody_rule()}) it has no {what}; leave it out."
             )
-    silence = 0 if settings.keep_silence else int(to_steps(notes.start.min()))
-    melody, rest = _earlier(melody, silence), _earlier(rest, silence)
-    return PerformanceTokenizer().encode_array(melody), rest
-
-
-def _earlier(notes: NoteSequence, steps: int) -> NoteSequence:
-    """The notes so many steps earlier; a time less than half a step before them becomes 0."""
-    seconds = steps / STEPS_PER_SECOND
-    return NoteSequence(
-        pitch=notes.pitch,
-        velocity=notes.velocity,
-        start=np.maximum(notes.start - seconds, 0.0),
-        end=np.maximum(notes.end - seconds, 0.0),
-    )
+    silence = 0 if settings.keep_silence else int(to_steps(notes.start.min())) / STEPS_PER_SECOND
+    return PerformanceTokenizer().encode_array(later(melody, -silence)), later(rest, -silence)
 
 
 def _key(source: Source, settings: MidiSettings) -> str:

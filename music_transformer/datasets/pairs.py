@@ -2,15 +2,10 @@
 
 A segment is some seconds of a piece. Its source is the melody of that time on the grid of 100 ms; a
 melody note that sounds when it begins is held from there. Its events are those of the accompaniment
-notes that begin within it, counted from its beginning: a note held over its end is closed there, a
-note that began before is left out. START comes first, END last: a model learns to end with the
-melody. Of a segment with more events than a window holds the first are taken, without END.
-
-Both sides are augmented alike: cut from the piece, decoded, stretched, moved by the same semitones
-and only then encoded, so the melody is rounded to its grid after it was stretched.
-
-Training pairs depend on nothing but (seed, step, rank), as training windows do. Evaluation pairs
-are fixed: every piece is divided into equal segments side by side.
+notes that begin within it, counted from its beginning: a note held over its end is closed there.
+START comes first, END last: a model learns to end with the melody. Of a segment with more events
+than a window holds the first are taken, without END. Both sides are stretched and moved by the same
+semitones before they are encoded.
 
 Source: Huang et al. 2018, "Music Transformer", section 4.2; the lengths are this project's own.
 """
@@ -48,8 +43,7 @@ class TrainingPairs(TrainingWindows):
     """Random segments of the training split, augmented, as batches of a fixed width.
 
     A piece is drawn in proportion to its events, a length of 5 to 30 seconds evenly, and where it
-    begins evenly. A piece shorter than that is taken whole. Arguments are those of
-    `TrainingWindows`.
+    begins evenly. A piece shorter than that is taken whole.
     """
 
     def _open(self, data: PreparedData) -> None:
@@ -79,11 +73,8 @@ class TrainingPairs(TrainingWindows):
         accompaniment = _TOKENIZER.decode(self._pieces[index])
         melody = _TOKENIZER.decode(self._melodies[index])
         longest = _duration(accompaniment, melody)
-        steps = int(
-            random.integers(
-                SHORTEST_SECONDS * MELODY_STEPS, LONGEST_SECONDS * MELODY_STEPS, endpoint=True
-            )
-        )
+        between = (SHORTEST_SECONDS * MELODY_STEPS, LONGEST_SECONDS * MELODY_STEPS)
+        steps = int(random.integers(*between, endpoint=True))
         span = min(round(steps * _RATIO / factor), longest)
         begin = int(random.integers(longest - span + 1))
         source, events = cut_segment(
@@ -100,16 +91,8 @@ def training_windows(data: PreparedData, **settings: Any) -> TrainingWindows:
 def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Window]:
     """The fixed pairs of a split: each piece in equal segments of at most 20 seconds.
 
-    Every event of a segment up to `length` is a target in exactly one pair; START and END are none.
-    Segments without an accompaniment are left out.
-
-    Args:
-        data: prepared accompaniments.
-        split: name of the split.
-        length: L, most input ids of a pair.
-
-    Raises:
-        DatasetError: there is no such split, or the data have no melodies.
+    Every event of a segment up to `length`, the most input ids of a pair, is a target in exactly
+    one; START and END are none. Segments without an accompaniment are left out.
     """
     if length < 1:
         raise ConfigError(f"length={length}: a window holds at least one.")
@@ -128,14 +111,10 @@ def evaluation_pairs(data: PreparedData, split: str, length: int) -> list[Window
 
 
 def shuffled_pairs(pairs: Sequence[Window], seed: int) -> list[Window]:
-    """The pairs with the melody of another piece, drawn once for each piece.
+    """The pairs with the melody of another piece, as long as its own: one cycle through all pieces.
 
-    Who gets whose melody is one cycle through all pieces: none keeps its own. A segment gets the
-    part of the other melody that follows what the segment before it got; one that is over begins
-    again. So each source is as long as it was, and the events are the same.
-
-    Raises:
-        ConfigError: the pairs are of fewer than two pieces.
+    A segment gets the part of the other melody that follows what the segment before it got; one
+    that is over begins again. Raises ConfigError for fewer than two pieces.
     """
     melodies: dict[int, list[Tensor]] = {}
     for pair in pairs:
@@ -168,13 +147,10 @@ def cut_segment(
     factor: float = 1.0,
     semitones: int = 0,
 ) -> tuple[Ids, Ids]:
-    """Source (S,) and events (N,) of the time from `begin` to `end`, in steps of 10 ms.
+    """Source (S,) and events (N,) of a piece from `begin` to `end`, in steps of 10 ms.
 
-    Args:
-        accompaniment, melody: of the whole piece, their times on these steps.
-        begin, end: of the segment in the piece as it is.
-        factor: how much longer it is played; S is its length then, in steps of 100 ms.
-        semitones: that both sides are moved by; the caller keeps pitches inside 0..127.
+    It is played `factor` times as long, S steps of 100 ms, `semitones` higher; the caller keeps
+    pitches inside 0..127.
     """
     source = _TOKENIZER.melody.encode_segment(melody, begin, end, factor, semitones)
     first, last = begin / EVENT_STEPS, end / EVENT_STEPS

@@ -1,19 +1,17 @@
 """A corpus of MIDI files -> prepared data, in a way that may be interrupted.
 
-What a corpus is, a function says: `Listing`, source -> (name, path, split) of each file. The rest
-is the same for all. What is done is kept in a folder beside the output, found again by the mark in
-it and removed with the last step; one command at a time prepares an output.
+A `Listing` says which files there are and which split each belongs to; the rest is the same for all
+corpora. What is done is kept in a folder beside the output, found again by the mark in it and
+removed with the last step; one command at a time prepares an output.
 
-Corpora bring their split. A folder of MIDI files (of any name that `SUFFIXES` has, in any case and
-at any depth) gets one by this rule, which depends on the music alone, not on names, order or dates:
+A folder of MIDI files is split by a rule that depends on the music alone, not on names, order or
+dates:
 
 1. pieces with equal ids are one group, so that a copy never stands in two splits;
 2. groups are put in the order of the sha256 of their ids (a fixed shuffle);
 3. with shares such as 80/10/10, validation has its share of the groups, rounded, and at least one
    where there are two; test its share, rounded; training has the rest, and always at least one. The
    first groups are training, then validation, then test.
-
-The result is written to ``meta.json``, piece by piece.
 """
 
 import contextlib
@@ -33,11 +31,10 @@ from music_transformer.datasets.encoding import (
     Source,
     encode_files,
     melodies_of,
-    sum_warnings,
+    pieces_of,
 )
 from music_transformer.datasets.prepared import (
     SPLITS,
-    Piece,
     PreparedData,
     check_destination,
     write_prepared,
@@ -53,11 +50,7 @@ DEFAULT_SHARES: Shares = (80, 10, 10)
 
 
 def parse_shares(text: str) -> Shares:
-    """The shares of training, validation and test from a text such as ``80/10/10``.
-
-    Raises:
-        ConfigError: not three numbers, or one is negative, or training has nothing.
-    """
+    """The shares of training, validation and test from ``80/10/10`` or the like, or ConfigError."""
     try:
         train, validation, test = (float(part) for part in text.split("/"))
     except ValueError as error:
@@ -68,33 +61,20 @@ def parse_shares(text: str) -> Shares:
 
 
 def split_pieces(digests: Sequence[str], shares: Shares = DEFAULT_SHARES) -> list[str]:
-    """The split of each piece, by the rule above.
+    """The split of each piece, given by the sha256 of its ids, by the rule above.
 
-    Args:
-        digests: sha256 of each piece's ids, hexadecimal.
-        shares: of training, validation and test; only their ratio counts.
+    Only the ratio of the shares counts.
     """
     groups = sorted(set(digests))
-    n_train, n_validation, _ = _counts(len(groups), shares)
-    split_of = {}
-    for rank, digest in enumerate(groups):
-        if rank < n_train:
-            split_of[digest] = "train"
-        elif rank < n_train + n_validation:
-            split_of[digest] = "validation"
-        else:
-            split_of[digest] = "test"
-    return [split_of[digest] for digest in digests]
-
-
-def _counts(groups: int, shares: Shares) -> tuple[int, int, int]:
-    """How many groups training, validation and test get."""
-    _, validation, test = (int(groups * share / sum(shares) + 0.5) for share in shares)
+    _, validation, test = (int(len(groups) * share / sum(shares) + 0.5) for share in shares)
     if shares[1] > 0:
         validation = max(validation, 1)
-    validation = min(validation, max(groups - 1, 0))
-    test = min(test, max(groups - 1 - validation, 0))
-    return groups - validation - test, validation, test
+    validation = min(validation, max(len(groups) - 1, 0))
+    test = min(test, max(len(groups) - 1 - validation, 0))
+    train = len(groups) - validation - test
+    splits = ["train"] * train + ["validation"] * validation + ["test"] * test
+    split_of = dict(zip(groups, splits, strict=True))
+    return [split_of[digest] for digest in digests]
 
 
 _MARK = "half-prepared-by-music-transformer"
@@ -104,16 +84,12 @@ _MARK = "half-prepared-by-music-transformer"
 class Corpus:
     """MIDI files and what is said of them.
 
-    Attributes:
-        name: for reports.
-        files: (name, path, split) of each; all splits are None where the rule above is to
-            divide them.
-        settings: where they are from; kept in ``meta.json``.
+    All splits are None where the rule above is to divide them.
     """
 
     name: str
-    files: Sequence[tuple[str, Path, str | None]]
-    settings: dict[str, str] = field(default_factory=dict)
+    files: Sequence[Source]
+    settings: dict[str, str] = field(default_factory=dict)  # where they are from, for meta.json
 
 
 #: source, folder for what must be unpacked, progress -> what is there.
@@ -143,15 +119,16 @@ def prepare_corpus(
         check_destination(out, force=force)  # another command may have just made it
         with _half_prepared(destination) as work:
             corpus = listing(Path(source), work, progress)
-            sources = [Source(name, path) for name, path, _ in corpus.files]
-            encoded, skipped = encode_files(sources, settings, work, jobs=jobs, progress=progress)
+            files = corpus.files
+            encoded, skipped = encode_files(files, settings, work, jobs=jobs, progress=progress)
             if not encoded:
                 raise DatasetError(
-                    f"{source}: none of its {len(sources)} MIDI files could be read; "
+                    f"{source}: none of its {len(files)} MIDI files could be read; "
                     f"{skipped[0].name}: {skipped[0].reason}"
                 )
-            split_of = {name: split for name, _, split in corpus.files if split is not None}
-            report: dict[str, object] = {"warnings": sum_warnings(encoded)}
+            split_of = {file.name: file.split for file in files if file.split is not None}
+            warnings = sum((Counter(item.warnings) for item in encoded), Counter[str]())
+            report: dict[str, object] = {"warnings": dict(warnings.most_common())}
             division = "the one of the corpus"
             if not split_of:
                 splits = split_pieces([item.sha256 for item in encoded], shares)
@@ -162,7 +139,7 @@ def prepare_corpus(
                 Path(out),
                 tokenizer=settings.make_tokenizer(),
                 corpus=corpus.name,
-                splits={name: _pieces(encoded, split_of, name) for name in SPLITS},
+                splits={name: pieces_of(encoded, split_of, name) for name in SPLITS},
                 melodies=melodies_of(encoded, split_of, settings),
                 skipped=skipped,
                 settings={
@@ -220,63 +197,34 @@ def _half_prepared(out: Path) -> Iterator[Path]:
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _pieces(encoded: Sequence[Encoded], split_of: dict[str, str], split: str) -> Iterator[Piece]:
-    """Name and ids of the pieces of one split."""
-    return ((item.name, item.ids()) for item in encoded if split_of[item.name] == split)
-
-
-def find_midi(
-    folder: str | os.PathLike[str], passed_over: Counter[str] | None = None
-) -> list[Source]:
-    """The MIDI files in a folder, by their names, in the order of their relative paths.
+def list_folder(source: Path, work: Path, progress: Progress) -> Corpus:
+    """The MIDI files (`SUFFIXES`, in any case and at any depth) of a folder, by relative path.
 
     Links to files are followed, links to folders are not. A folder that may not be read is listed
-    too, so that it is reported like a file that cannot be read. The suffixes of all other files are
-    counted in `passed_over`.
+    too, so that it is reported like a file that cannot be read.
 
     Raises:
         DatasetError: there is no such folder, or no such file in it.
     """
-    root = Path(folder)
-    if not root.is_dir():
-        what = "this is a file, not a folder" if root.exists() else "no such folder"
-        raise DatasetError(f"{root}: {what}; give a folder of MIDI files.")
-    sources = sorted(
-        _walk(root, Counter() if passed_over is None else passed_over),
-        key=lambda source: source.name,
-    )
-    if not sources:
-        raise DatasetError(f"{root}: no file in it is named {', '.join(SUFFIXES)}.")
-    return sources
-
-
-def list_folder(source: Path, work: Path | None = None, progress: Progress | None = None) -> Corpus:
-    """The MIDI files of a folder; a `Listing` that unpacks nothing.
-
-    Raises:
-        DatasetError: see `find_midi`.
-    """
+    if not source.is_dir():
+        what = "this is a file, not a folder" if source.exists() else "no such folder"
+        raise DatasetError(f"{source}: {what}; give a folder of MIDI files.")
+    found: list[Path] = []
     others: Counter[str] = Counter()
-    files = [(item.name, item.path, None) for item in find_midi(source, others)]
+    for folder, _, files in os.walk(
+        source, onerror=lambda error: found.append(Path(error.filename))
+    ):
+        for path in (Path(folder, file) for file in files):
+            if path.name.lower().endswith(SUFFIXES):
+                found.append(path)
+            else:
+                others[path.suffix.lower() or "without a suffix"] += 1
+    if not found:
+        raise DatasetError(f"{source}: no file in it is named {', '.join(SUFFIXES)}.")
     settings = {}
     if others:
-        settings["passed_over"] = ", ".join(
-            f"{count} {suffix}" for suffix, count in others.most_common()
-        )
-        if progress is not None:
-            progress.info(f"passed over, by suffix: {settings['passed_over']}")
-    return Corpus(source.resolve().name, files, settings)
-
-
-def _walk(root: Path, passed_over: Counter[str]) -> Iterator[Source]:
-    """Every file with a MIDI name, and every folder that cannot be listed."""
-    closed: list[str] = []
-    for folder, _, files in os.walk(root, onerror=lambda error: closed.append(error.filename)):
-        for file in files:
-            if file.lower().endswith(SUFFIXES):
-                path = Path(folder, file)
-                yield Source(path.relative_to(root).as_posix(), path)
-            else:
-                passed_over[Path(file).suffix.lower() or "without a suffix"] += 1
-    for name in closed:
-        yield Source(Path(name).relative_to(root).as_posix(), Path(name))
+        passed_over = ", ".join(f"{count} {suffix}" for suffix, count in others.most_common())
+        settings["passed_over"] = passed_over
+        progress.info(f"passed over, by suffix: {passed_over}")
+    named = sorted((path.relative_to(source).as_posix(), path) for path in found)
+    return Corpus(source.resolve().name, [Source(*file) for file in named], settings)

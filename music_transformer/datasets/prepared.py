@@ -2,19 +2,12 @@
 
 ``meta.json`` names the tokenizer, the corpus, the settings, everything that was skipped, and for
 each split its file, number of events, sha256 and pieces. A split is one file of little-endian
-``uint16`` ids: all its pieces, each with START before and END after it, one behind the other. It
-is read through ``numpy.memmap``, so opening costs no memory and several processes share the
-pages.
-
-``offset`` and ``length`` of a piece count ids, START and END included; ``events`` never counts
-them.
+``uint16`` ids, read through ``numpy.memmap``: all its pieces, each with START before and END after
+it, one behind the other. ``offset`` and ``length`` of a piece count these, ``events`` never does.
 
 Data of accompaniments have a second file for each split: the melody of each piece, in the same
 order and of the same make, as events of the performance vocabulary whose time begins when that of
-the accompaniment does. From the two, segments are cut, stretched and encoded on the fly.
-
-A folder is built under another name and renamed when it is complete: there is either prepared data
-at a path or there is none.
+the accompaniment does.
 """
 
 import contextlib
@@ -78,10 +71,9 @@ class PreparedData:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Prepared data at `path`, checked against ``meta.json``; the ids stay on the disk.
+        """Prepared data at `path`; the ids stay on the disk.
 
-        Raises:
-            DatasetError: nothing is there, or it is not what its ``meta.json`` says.
+        Raises DatasetError where nothing is there, or not what its ``meta.json`` says.
         """
         folder = Path(path)
         meta = _read_meta(folder)
@@ -115,8 +107,7 @@ class PreparedData:
         """sha256 over tokenizer, piece boundaries and the checksums of all ids; cheap to ask."""
         parts = [json.dumps(self.meta["tokenizer"], sort_keys=True)]
         for name in self.splits:
-            split = self.meta["splits"][name]
-            for part in (split, split["melody"]) if "melody" in split else (split,):
+            for part in _parts(self.meta["splits"][name]):
                 parts += [name, part["sha256"], str([piece["offset"] for piece in part["pieces"]])]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -133,18 +124,13 @@ class PreparedData:
     def pieces(self, split: str) -> list[Ids]:
         """The pieces of `split`, each ``START ... END``: views of the file, read when touched.
 
-        Raises:
-            DatasetError: there is no such split, or an id in it is none of the tokenizer's.
+        Raises DatasetError for an unknown split, or an id in it that is none of the tokenizer's.
         """
         self._check_split(split)
         return self._checked_views(self.arrays[split], self.meta["splits"][split])
 
     def melodies(self, split: str) -> list[Ids]:
-        """The melody of each of `pieces`, as ``START ... END`` of performance events.
-
-        Raises:
-            DatasetError: there is no such split, or these are no accompaniments.
-        """
+        """The melody of each of `pieces`, as ``START ... END`` of performance events."""
         self._check_split(split)
         if split not in self.melody_arrays:
             raise DatasetError(
@@ -157,15 +143,10 @@ class PreparedData:
         return int(sum((ids < NOTE_OFF).sum() for ids in self.melodies(split)))
 
     def verify(self) -> Self:
-        """These data, after everything was read: checksums, ids, START and END at their places.
-
-        Raises:
-            DatasetError: a byte is not as it was written.
-        """
-        files = [(ids, self.meta["splits"][name]) for name, ids in self.arrays.items()]
-        files += [
-            (ids, self.meta["splits"][name]["melody"]) for name, ids in self.melody_arrays.items()
-        ]
+        """These data, after everything was read; DatasetError if a byte is not as written."""
+        splits = self.meta["splits"]
+        files = [(ids, splits[name]) for name, ids in self.arrays.items()]
+        files += [(ids, splits[name]["melody"]) for name, ids in self.melody_arrays.items()]
         for ids, split in files:
             if hashlib.sha256(ids.tobytes()).hexdigest() != split["sha256"]:
                 raise _broken(self.path, f"{split['file']} has another sha256 than when written")
@@ -189,11 +170,10 @@ class PreparedData:
 
 
 def check_destination(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Return where prepared data for `out` go, links followed; to be called before the work.
+    """Where prepared data for `out` go, links followed; to be called before the work.
 
-    Raises:
-        ConfigError: something is there and `force` is off, or it is not prepared data (which no
-            flag may delete).
+    Raises ConfigError where prepared data are and `force` is off, or other things are, which no
+    flag may delete.
     """
     path = Path(out)
     if path.name in ("", ".."):
@@ -230,13 +210,9 @@ def write_prepared(
 
     Args:
         out: the folder, accepted by `check_destination`.
-        tokenizer: the one that made the ids.
-        corpus: name for reports.
         splits: split -> (name, ids) of each piece, without START and END; empty ones are left out.
         melodies: of the same pieces in the same order, where `tokenizer` is of accompaniments.
-        skipped: files that were not taken.
-        settings: whatever else decided the contents; kept in ``meta.json``.
-        report: what there is to tell about the sources; kept there too.
+        settings, report: what else decided the contents, and what there is to tell of the sources.
         locked: whether the caller holds the `output_lock` of `out`.
 
     Raises:
@@ -298,6 +274,11 @@ def _write_split(
     }
 
 
+def _parts(split: dict[str, Any]) -> list[dict[str, Any]]:
+    """What ``meta.json`` says of the files of a split: that of its ids, and that of its melodies."""
+    return [split, *([split["melody"]] if "melody" in split else [])]
+
+
 def _views(ids: Ids, split: dict[str, Any]) -> list[Ids]:
     """The pieces of an array, by its entry of ``meta.json``."""
     return [ids[piece["offset"] : piece["offset"] + piece["length"]] for piece in split["pieces"]]
@@ -310,8 +291,8 @@ def _made_files(folder: Path) -> set[str]:
     """
     try:
         meta = _read_meta(folder)
-        names = {META_FILE, *(str(split["file"]) for split in meta["splits"].values())}
-        names |= {str(s["melody"]["file"]) for s in meta["splits"].values() if "melody" in s}
+        parts = [part for split in meta["splits"].values() for part in _parts(split)]
+        names = {META_FILE, *(str(part["file"]) for part in parts)}
         representation_from_config(meta["tokenizer"])
     except (MusicTransformerError, KeyError, TypeError, ValueError, AttributeError):
         return set()
@@ -321,13 +302,10 @@ def _made_files(folder: Path) -> set[str]:
 def _read_meta(folder: Path) -> dict[str, Any]:
     """``meta.json`` of a folder, known to be of this format."""
     path = folder / META_FILE
-    if not folder.is_dir():
-        raise DatasetError(f"{folder}: no such folder; make it with `music-transformer prepare`.")
     if not path.is_file():
-        raise DatasetError(
-            f"{folder}: no {META_FILE} in it, so this is no prepared data; "
-            "make it with `music-transformer prepare`."
-        )
+        what = f"no {META_FILE} in it, so this is no prepared data"
+        what = what if folder.is_dir() else "no such folder"
+        raise DatasetError(f"{folder}: {what}; make it with `music-transformer prepare`.")
     try:
         meta = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
@@ -342,10 +320,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
 
 
 def _check_meta(meta: dict[str, Any]) -> None:
-    """Raise KeyError or ValueError, with its name, for a field that is missing or of another type.
-
-    What numbers say of each other is checked where the files are opened.
-    """
+    """Raise KeyError or ValueError, with its name, for a field missing or of another type."""
 
     def field_of(holder: Any, key: str, kind: type) -> Any:
         value = holder[key]
@@ -361,7 +336,7 @@ def _check_meta(meta: dict[str, Any]) -> None:
         for key in ("name", "reason"):
             field_of(item, key, str)
     for split in meta["splits"].values():
-        for part in (split, split["melody"]) if "melody" in split else (split,):
+        for part in _parts(split):
             for key, kind in (("file", str), ("events", int), ("sha256", str), ("pieces", list)):
                 field_of(part, key, kind)
             for piece in part["pieces"]:
@@ -379,13 +354,13 @@ def _open_melodies(folder: Path, meta: dict[str, Any]) -> dict[str, Ids]:
         raise _broken(
             folder, f"its melodies have format {version!r}, this version reads {MELODY_FORMAT}"
         )
-    for name, split in meta["splits"].items():
-        if [p["name"] for p in split["melody"]["pieces"]] != [p["name"] for p in split["pieces"]]:
+    opened = {}
+    for name in _order(meta):
+        split, melody = meta["splits"][name], meta["splits"][name]["melody"]
+        if [piece["name"] for piece in melody["pieces"]] != [p["name"] for p in split["pieces"]]:
             raise _broken(folder, f"split {name!r} has other melodies than pieces")
-    return {
-        name: _open_split(folder, f"{name} (melody)", meta["splits"][name]["melody"])
-        for name in _order(meta)
-    }
+        opened[name] = _open_split(folder, f"{name} (melody)", melody)
+    return opened
 
 
 def _order(meta: dict[str, Any]) -> list[str]:

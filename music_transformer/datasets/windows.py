@@ -1,15 +1,12 @@
 """Windows of ids: random crops to learn from, and consecutive ones to measure with.
 
-Everywhere the target of an input id is the id that follows it, and PAD where nothing is to be
-learned or counted. `place` is the index of the input id in its piece, START being 0: the id at
-place p predicts event p, counted from 0.
+The target of an input id is the id that follows it, and PAD where nothing is to be learned or
+counted. `place` is the index of the input id in its piece, START being 0.
 
 Training windows depend on nothing but (seed, step, rank): every step can be made again, in any
 order, so a resumed run sees what an uninterrupted one would have. Row r of rank k in batches of B
 is row k B + r of one batch of all ranks together: two devices see what one with twice the batch
-sees.
-
-Evaluation windows are fixed; every event of a piece is the target of exactly one of them.
+sees. Evaluation windows are fixed; every event is the target of exactly one of them.
 """
 
 import itertools
@@ -45,15 +42,12 @@ START_SHARE = 1 / 8  # of the training windows begin with the piece itself
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Input ids, what each should predict, and where in its piece each stands: (B, L) int64.
-
-    `source` (B, S) is what a piece was written to, for models that are told; None for the others.
-    """
+    """Input ids, what each should predict, and where in its piece each stands: (B, L) int64."""
 
     ids: Tensor
     targets: Tensor
     place: Tensor
-    source: Tensor | None = None
+    source: Tensor | None = None  # (B, S) what a piece was written to, for models that are told
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device; a GPU fetches it while it computes."""
@@ -83,42 +77,30 @@ def _unpacked(*arrays: Any) -> Batch:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """One window of one piece: ids, targets and place (L,), and the index of the piece.
-
-    `source` (S,) is the melody of a segment with accompaniment; all tensors are int64.
-    """
+    """One window of one piece: ids, targets and place (L,) int64, and the index of the piece."""
 
     ids: Tensor
     targets: Tensor
     place: Tensor
     piece: int
-    source: Tensor | None = None
+    source: Tensor | None = None  # (S,) the melody of a segment with accompaniment
 
 
 class TrainingWindows:
     """Random crops of the training split, augmented.
 
-    A piece is drawn in proportion to its length and a crop of `length` inputs anywhere in it; one
-    window in eight begins with START. A piece shorter than that is padded. END is a target: a model
-    has to learn to end. Crops begin at multiples of the representation's `crop_step`: those of
-    chorales where a sixteenth does, so that all rows of a batch have the same voice in the same
-    column; the last crop of a piece may be padded for it.
-
-    A share of the windows of performances begins as a user's motif does: START, then some seconds
-    of the piece from where the crop falls made plain (see `plain_crop`), then the piece as it is.
-    What is plain is read and not learned: its targets are PAD. Another share is told what comes
-    after a gap before the music up to its end, see `gapped_crop`; what is told is not learned.
+    A piece is drawn in proportion to its length and a crop of `length` inputs anywhere in it, from
+    a multiple of the representation's `crop_step` on; one window in eight begins with START. What
+    is shorter is padded. END is a target: a model has to learn to end.
 
     Args:
         data: prepared data with a training split.
         length: L, input ids of a window.
         batch_size: B, windows of a batch on this rank.
-        seed: of all draws.
-        rank: of this process.
-        world_size: number of processes.
         augment: transpose, and change the tempo, as the representation does.
-        plain: share of the windows that open plain.
-        gaps: share of the windows that are told what comes after a gap.
+        plain, gaps: shares of the windows that open plain (`Representation.plain_crop`), and that
+            are told what comes after a gap (`gapped_crop`). What is plain or told is read and not
+            learned: its targets are PAD.
 
     Raises:
         ConfigError: a number makes no sense, or these are no performances that could be plain or
@@ -151,13 +133,9 @@ class TrainingWindows:
                 )
         if plain + gaps > 1:
             raise ConfigError(f"plain={plain:g} and gaps={gaps:g} are more than all windows.")
-        self.length = length
-        self.batch_size = batch_size
-        self.seed = seed
-        self.rank = rank
-        self.world_size = world_size
-        self.augment = augment
-        self.plain, self.gaps = plain, gaps
+        self.length, self.batch_size, self.seed = length, batch_size, seed
+        self.rank, self.world_size = rank, world_size
+        self.augment, self.plain, self.gaps = augment, plain, gaps
         self.tokenizer = data.tokenizer
         self._data_path = data.path
         self._open(data)
@@ -195,18 +173,19 @@ class TrainingWindows:
     ) -> Generator[Batch, None, None]:
         """The batches from `first_step` on, without end, made ahead while others are used.
 
-        Args:
-            first_step: step of the first batch.
-            ahead: batches to be ready, or in the making, for each worker.
-            workers: processes that make them; 0 is a thread of this process. The batches are the
-                same. To be closed, or the processes stay until the generator is forgotten.
-
-        Raises:
-            DatasetError: a worker died.
+        Each of `workers` processes, or with 0 a thread of this one, has `ahead` batches ready or in
+        the making. To be closed, or the processes stay until the generator is forgotten. Raises
+        DatasetError where a worker died.
         """
         steps = itertools.count(first_step)
         waiting: deque[Future[Batch]] = deque()
-        pool, make = self._pool(workers)
+        make: Callable[[int], Batch] = self.batch
+        if workers:
+            spawn = multiprocessing.get_context("spawn")  # alike on every system
+            pool: Executor = ProcessPoolExecutor(workers, spawn, _start_worker, (self,))
+            make = _batch_of_worker
+        else:
+            pool = ThreadPoolExecutor(1, thread_name_prefix="windows")
         try:
             while True:
                 while len(waiting) <= ahead * max(1, workers):
@@ -220,34 +199,11 @@ class TrainingWindows:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _pool(self, workers: int) -> tuple[Executor, Callable[[int], Batch]]:
-        """Who makes batches, and what to ask of them."""
-        if workers == 0:
-            return ThreadPoolExecutor(1, thread_name_prefix="windows"), self.batch
-        pool = ProcessPoolExecutor(
-            workers,
-            mp_context=multiprocessing.get_context("spawn"),  # alike on every system
-            initializer=_start_worker,
-            initargs=(self,),
-        )
-        return pool, _batch_of_worker
-
     def __reduce__(self) -> tuple[Callable[..., "TrainingWindows"], tuple[Any, ...]]:
         """What another process needs to open the same windows: no ids, but where they are."""
-        return _reopened, (
-            type(self),
-            self._data_path,
-            {
-                "length": self.length,
-                "batch_size": self.batch_size,
-                "seed": self.seed,
-                "rank": self.rank,
-                "world_size": self.world_size,
-                "augment": self.augment,
-                "plain": self.plain,
-                "gaps": self.gaps,
-            },
-        )
+        names = ("length", "batch_size", "seed", "rank", "world_size", "augment", "plain", "gaps")
+        settings = {name: getattr(self, name) for name in names}
+        return _reopened, (type(self), self._data_path, settings)
 
     def _open(self, data: PreparedData) -> None:
         """Views of the training split: plain ones, for a np.memmap wraps every result again."""
@@ -314,14 +270,7 @@ def _batch_of_worker(step: int) -> Batch:
 def evaluation_windows(
     data: PreparedData, split: str, length: int, stride: int | None = None
 ) -> Iterator[Window]:
-    """Windows over all pieces of a split, in order; see `piece_windows`.
-
-    Args:
-        data: prepared data.
-        split: name of the split.
-        length: L, most input ids of a window.
-        stride: from one window to the next; default `length`: windows that do not overlap.
-    """
+    """Windows over all pieces of a split, in order; see `piece_windows`."""
     pad = data.tokenizer.pad
     for index, piece in enumerate(data.pieces(split)):
         yield from piece_windows(piece, length, stride, pad=pad, index=index)
@@ -338,10 +287,9 @@ def piece_windows(
 
     Args:
         piece: (N,) ids, START ... END.
-        length: L, most input ids of a window; the last of a piece may be shorter.
-        stride: 1..length; default `length`.
+        length: L, most input ids of a window.
+        stride: 1..length; default `length`: windows that do not overlap.
         pad: id that marks a target as not counted.
-        index: of the piece, handed through.
     """
     stride = length if stride is None else stride
     if not 1 <= stride <= length:
@@ -364,12 +312,9 @@ def piece_windows(
 
 
 def collate(windows: Sequence[Window], *, pad: int, width: int | None = None) -> Batch:
-    """Windows as one batch, the shorter ones padded at their end, where no real id sees it.
+    """Windows, all with a source or none, as one batch as wide as the longest, or as `width`.
 
-    Args:
-        windows: at least one; all have a source, or none.
-        pad: of ids and targets; sources have the one of melodies.
-        width: L of the batch; default that of the longest window.
+    They are padded at their end, where no real id sees it; sources with the PAD of melodies.
     """
     length = max(len(window.ids) for window in windows) if width is None else width
     ids = torch.full((len(windows), length), pad, dtype=torch.int64)

@@ -26,10 +26,7 @@ def bar_lines(notes: NoteSequence) -> FloatArray:
 def seconds_of(text: str, notes: NoteSequence) -> float:
     """The second that a text means: ``12.5``, ``bar:5`` (where it begins), ``-10`` (from the end).
 
-    Bars count from 1, as a notation program counts them: in 4/4 where the file names no metre.
-
-    Raises:
-        ConfigError: the text is none of these, or lies outside the notes.
+    Bars count from 1, in 4/4 where the file names no metre. ConfigError outside the notes.
     """
     end = notes.end_time
     if text.startswith("bar:"):
@@ -58,9 +55,7 @@ def seconds_of(text: str, notes: NoteSequence) -> float:
 def part_of(notes: NoteSequence, start: str | None, stop: str | None) -> NoteSequence:
     """The part of the notes from `start` to `stop`, each as in `seconds_of`; None is the whole way.
 
-    Raises:
-        ConfigError: a text that means no place in the notes, or a start that is not before its end.
-        MidiError: the part has no notes.
+    Raises ConfigError where these do not follow each other, MidiError for a part without notes.
     """
     if start is None and stop is None:
         return notes

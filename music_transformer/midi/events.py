@@ -44,7 +44,8 @@ _RELEASES_ALL = (ALL_SOUND_OFF, 123, 124, 125, 126, 127)
 class RawEvents:
     """What the reader writes down: channel events in file order, one track after the other.
 
-    `ticks` are absolute; a code is ``status << 16 | first data byte << 8 | second data byte``.
+    `ticks` are absolute; a code is ``status << 16 | first data byte << 8 | second data byte``. At
+    one tick tempo changes act first, then pedals, then the rest in this order.
     """
 
     division: int = 0  # as in the header
@@ -87,14 +88,13 @@ class _Columns(NamedTuple):
     second: IntArray
 
 
-def to_notes(
-    events: RawEvents, tempo_map: TempoMap, *, piano_only: bool, one_pedal: bool
-) -> NoteSequence:
+def to_notes(events: RawEvents, *, piano_only: bool, one_pedal: bool) -> NoteSequence:
     """The notes, pedals, tempo map, metre, key and names of a file; the drums are left out.
 
-    Raises:
-        MidiError: no notes, or over an hour without any; the message lacks the name of the file.
+    Raises MidiError, without the name of the file, where there are no notes, none for over an hour,
+    or no time.
     """
+    tempo_map = TempoMap.of_division(events.division, events.tempos)
     warnings = events.warnings
     columns = _without_drums(_columns(events), warnings)
     onsets, end_ticks = _paired(columns, events.end_ticks, warnings)
@@ -116,9 +116,6 @@ def to_notes(
     end_time = max(end_time, last_second)
     is_map_apart = len(events.end_ticks) > 1 and events.first_events[1] == 0
     names = [events.names.get(track, "") for track in range(len(events.end_ticks))]
-    changes = {
-        kind: tempo_map.changes(rows) for kind, rows in (("m", events.metres), ("k", events.keys))
-    }
     upto = np.nextafter(end_time, np.inf)
     return NoteSequence(
         pitch=columns.first[onsets],
@@ -131,8 +128,8 @@ def to_notes(
         warnings=+warnings,  # without those that never happened
         end_time=end_time,
         tempos=tempo_map.in_seconds().until(upto),
-        time_signatures=TimeSignatures(*changes["m"]).until(upto),
-        key_signatures=KeySignatures(*changes["k"]).until(upto),
+        time_signatures=TimeSignatures(*tempo_map.changes(events.metres)).until(upto),
+        key_signatures=KeySignatures(*tempo_map.changes(events.keys)).until(upto),
         track_names=names[is_map_apart:] if any(names[is_map_apart:]) else (),
         title=names[0] if is_map_apart else "",
     )
@@ -140,12 +137,9 @@ def to_notes(
 
 def _music_ends(events: RawEvents, last_tick: int) -> IntArray:
     """The tick of the last end-of-track; one that only follows late tempo events makes no rest."""
-    ends = [
-        tick
-        for track, tick in enumerate(events.end_ticks)
-        if events.last_tempos.get(track, 0) <= last_tick
-    ]
-    return np.array(max([last_tick, *ends]), np.int64)
+    last_tempos = (events.last_tempos.get(track, 0) for track in range(len(events.end_ticks)))
+    ends = zip(events.end_ticks, last_tempos, strict=True)
+    return np.array(max([last_tick, *(end for end, last in ends if last <= last_tick)]), np.int64)
 
 
 def _pedals(
@@ -157,9 +151,7 @@ def _pedals(
 ) -> tuple[Pedals, int]:
     """The pedals of the channels with notes, and the tick of the last note or pedal event.
 
-    Args:
-        channels: those with notes; the pedals of others hold nothing.
-        one_pedal: all pedals are one, and it works on all channels with notes.
+    The pedals of other channels hold nothing, unless `one_pedal` works on all.
     """
     is_control = (columns.kind == _CONTROL) & np.isin(columns.first, PEDAL_CONTROLLERS)
     has_notes = np.isin(columns.channel, channels)
@@ -291,20 +283,16 @@ def _why_empty(warnings: Counter[str]) -> str:
 
 
 def check_gaps(start: FloatArray, end: FloatArray, lifts: FloatArray) -> float:
-    """The last of the moments at which a note ends or a pedal is lifted.
+    """The last second at which a note ends or a pedal, which may hold the last note, is lifted.
 
-    Args:
-        start, end, lifts: seconds; a pedal counts behind the last note only, where it may hold it.
-
-    Raises:
-        MidiError: over an hour passes without a note, before the first or between two.
+    Raises MidiError where over an hour passes without a note, before the first or between two.
     """
     last = float(end.max(initial=0.0))
     times = np.sort(np.concatenate([[0.0], start, end, lifts[lifts > last]]))
-    gaps = np.diff(times)
-    row = int(gaps.argmax()) if len(gaps) else 0
-    if len(gaps) and gaps[row] > MAX_GAP_SECONDS:
+    gaps = np.diff(times, prepend=0.0)
+    row = int(gaps.argmax())
+    if gaps[row] > MAX_GAP_SECONDS:
         raise MidiError(
-            f"{gaps[row] / 3600:.3g} hours pass without a note after second {times[row]:.0f}"
+            f"{gaps[row] / 3600:.3g} hours pass without a note after second {times[row - 1]:.0f}"
         )
     return float(times[-1])

@@ -34,13 +34,10 @@ class Pairs(NamedTuple):
 
 
 def pair(key: IntArray, is_on: BoolArray, ends_silent: BoolArray | None = None) -> Pairs:
-    """Match note-ons with note-offs.
+    """Match the note-ons with the note-offs of (E,) events, in the order in which they act.
 
-    Args:
-        key: (E,) note events in the order in which they act; equal for equal track, channel, pitch.
-        is_on: (E,) True for an on, False for an off.
-        ends_silent: (E,) True for events of keys that something else silences at their end: what
-            still sounds there has no end here, and no off is missing.
+    `key` is equal for equal track, channel and pitch. Keys that something else silences in the end
+    (`ends_silent`) lack no off: what still sounds there has no end here.
     """
     small = key.astype(np.int16) if key.max(initial=0) < 2**15 else key  # int16 sorts much faster
     order = np.argsort(small, kind="stable")
@@ -74,12 +71,7 @@ def pair(key: IntArray, is_on: BoolArray, ends_silent: BoolArray | None = None) 
 def _after_last_silence(
     group: IntArray, first: IntArray, is_on: BoolArray, is_stray: BoolArray
 ) -> tuple[IntArray, BoolArray]:
-    """(E,) how many notes of its key sound after each event, and whether it is silent no more.
-
-    Args:
-        group, first, is_on: as in `_finds_nothing`.
-        is_stray: (E,) offs that do not count.
-    """
+    """(E,) how many notes of its key sound after each event, and whether it is silent no more."""
     change = np.where(is_on, 1, np.where(is_stray, 0, -1))
     total = np.cumsum(change)
     level = total - (total[first] - change[first])[group]
@@ -91,13 +83,9 @@ def _after_last_silence(
 def _finds_nothing(group: IntArray, first: IntArray, is_on: BoolArray) -> BoolArray:
     """(E,) True where an event takes the number of notes that sound of its key below zero.
 
+    `group` (E,) is the number of each event's key, rising; `first` (G,) the row where each begins.
     Sum +1 and -1; wherever the sum reaches a new low, a note was missing. A slope makes every group
     begin lower than all that came before, so that one running minimum serves them all.
-
-    Args:
-        group: (E,) number of the key of each event, rising.
-        first: (G,) row of the first event of each group.
-        is_on: (E,) events, grouped, in file order within a group.
     """
     change = np.where(is_on, 1, -1)
     total = np.cumsum(change)
@@ -123,26 +111,17 @@ def read_pedals(
     last_tick: int,
     tempo_map: TempoMap,
 ) -> Pedals:
-    """Spans from the events of the `PEDAL_CONTROLLERS` of all tracks, one track after the other.
+    """Spans from the (N,) events of the `PEDAL_CONTROLLERS`, one track after the other.
 
-    Args:
-        ticks: (N,) absolute ticks, in file order.
-        channel: (N,) channels.
-        controller: (N,) which of the controllers.
-        value: (N,) 0..127; controller 64 is down from 64 on.
-        last_tick: the last note or pedal event, where a pedal that is never lifted ends.
+    A pedal that is never lifted ends at `last_tick`, of the last note or pedal event.
     """
     order = np.argsort(ticks, kind="stable")
     ticks, channel, controller = ticks[order], channel[order], controller[order]
     value = np.where(controller == SUSTAIN, value[order], 0)
     cuts = np.flatnonzero(controller == ALL_SOUND_OFF)
     if len(cuts):
-        again = _in_force(channel, controller, value)[cuts]
-        ticks, channel, value = (
-            np.append(ticks, ticks[cuts] + 1),
-            np.append(channel, channel[cuts]),
-            np.append(value, again),
-        )
+        value = np.append(value, _in_force(channel, controller, value)[cuts])
+        ticks, channel = np.append(ticks, ticks[cuts] + 1), np.append(channel, channel[cuts])
         order = np.argsort(ticks, kind="stable")
         ticks, channel, value = ticks[order], channel[order], value[order]
     seconds = tempo_map.seconds(np.append(ticks, last_tick))

@@ -1,16 +1,9 @@
 """Bytes of a MIDI file to notes.
 
 Our own reader rather than mido's: it survives small damage that mido, pretty_midi and symusic
-raise on, counts what it survived, names track and byte where it gives up, and is several times as
-fast. One plain loop walks over the bytes of a track and writes each channel event down as two
-numbers (tick, code); what follows (`events`, `pairing`, `pedal`) works on whole columns.
-
-Conventions:
-    * ticks are absolute; a code is ``status << 16 | first data byte << 8 | second data byte``;
-    * a place in an error is a track counted from 1 and a byte counted from 0 in the file;
-    * the `track` column counts the MTrk chunks of the file from 0, but not a first one without
-      channel events, where the map of tempo, metre and key has a track to itself;
-    * at one tick tempo changes act first, then pedals, then the rest in file order, track by track.
+raise on, counts what it survived, names track (from 1) and byte (from 0) where it gives up, and is
+several times as fast: one plain loop writes each channel event of a track down as two numbers, and
+what follows (`events`, `pairing`) works on whole columns.
 
 Source: "Standard MIDI Files 1.0", MIDI Manufacturers Association.
 """
@@ -24,7 +17,6 @@ from pathlib import Path
 
 from music_transformer.errors import MidiError
 from music_transformer.midi.events import RawEvents, to_notes
-from music_transformer.midi.tempo import TempoMap
 from music_transformer.notes import NoteSequence
 
 MAX_BYTES = 8 * 2**20  # MAESTRO's largest file has 0.5 MiB; a larger one is no piece of music
@@ -55,6 +47,8 @@ def read_midi(
 ) -> NoteSequence:
     """The notes of a MIDI file, with its pedal, tempo map, metre, key and names.
 
+    Tracks count from 0, without a first one that holds nothing but that map.
+
     Args:
         path: a Standard MIDI File of type 0 or 1, bare or wrapped in RIFF (.rmi).
         piano_only: keep only notes played while their channel has one of the programs 0-7.
@@ -63,8 +57,8 @@ def read_midi(
             of its own and the pedal on one of them, or on a third.
 
     Raises:
-        MidiError: no such file, a folder, not MIDI, damaged beyond understanding, over an hour
-            without any note, or no notes at all.
+        MidiError: no such file, not MIDI, damaged beyond understanding, over an hour without any
+            note, or no notes at all.
     """
     name = _shown(os.fspath(path))
     try:
@@ -85,28 +79,20 @@ def read_midi(
 def read_midi_bytes(
     data: bytes, name: str, *, piano_only: bool = False, one_pedal: bool = False
 ) -> NoteSequence:
-    """The notes of a MIDI file that is in memory already; `name` is what errors call it.
-
-    Raises:
-        MidiError: as `read_midi`.
-    """
+    """`read_midi` of a file that is in memory already; `name` is what errors call it."""
     if len(data) > MAX_BYTES:
         raise MidiError(
             f"{name}: more than {MAX_BYTES >> 20} MiB; no MIDI file of a piece is so large."
         )
     events = _walk_chunks(data, name)
-    tempo_map = _tempo_map(events, name)
     try:
-        return to_notes(events, tempo_map, piano_only=piano_only, one_pedal=one_pedal)
+        return to_notes(events, piano_only=piano_only, one_pedal=one_pedal)
     except MidiError as error:
         raise MidiError(f"{name}: {error}; {_MEND}") from error
 
 
 def _walk_chunks(data: bytes, name: str) -> RawEvents:
-    """Read the header and every track; skip what is neither.
-
-    A length or a place that leads to no chunk is survived: the next MTrk is easy to find.
-    """
+    """Read the header and every track; skip what is neither."""
     events = RawEvents()
     position, n_tracks = _read_header(data, name, events)
     tracks = [found.start() for found in re.finditer(b"MTrk", data)]
@@ -177,14 +163,11 @@ def _read_header(data: bytes, name: str, events: RawEvents) -> tuple[int, int]:
 def _read_track(
     data: bytes, start: int, size: int, tracks: list[int], name: str, events: RawEvents
 ) -> int:
-    """Append the events of one track to `events`; returns where the next chunk starts.
+    """Append the events of one track, said to have `size` bytes from `start` on, to `events`;
+    returns where the next chunk starts.
 
-    A length that leads to no chunk is not believed; the end-of-track, or else the next MTrk, ends
-    the track. Where neither does, the length was right and junk follows.
-
-    Args:
-        start, size: where its events begin and how many bytes they are said to have.
-        tracks: where "MTrk" stands in the file.
+    A length that leads to no chunk is not believed; the end-of-track, or else the next MTrk of
+    `tracks`, ends the track. Where neither does, the length was right and junk follows.
     """
     stop = said = start + size
     if said < len(data) and not _is_chunk_name(data[said : said + 4]):
@@ -232,7 +215,7 @@ def _read_track(
 def _read_events(data: bytes, start: int, limit: int, events: RawEvents) -> tuple[int, bool]:
     """Append the events from one byte to another; returns where they end, and if by end-of-track.
 
-    Data bytes are not looked at here: those above 127 are clipped later, column by column.
+    Data bytes above 127 are clipped later, column by column.
     """
     add_tick, add_code = events.ticks.append, events.codes.append
     position, tick, status = start, 0, 0
@@ -284,10 +267,8 @@ def _read_system_event(
 ) -> tuple[int, bool]:
     """Read a meta event, SysEx or stray system message whose status ends at `position`.
 
-    Running status outlives these events: the standard says it does not, files say it does.
-
-    Returns:
-        Where the next event starts, and whether this was the end-of-track.
+    Returns where the next event starts, and whether this was the end-of-track. Running status
+    outlives these events: the standard says it does not, files say it does.
     """
     if status in (_META, _SYSEX, _SYSEX_GOES_ON):
         size, start = _read_varlen(data, position + (status == _META))
@@ -329,15 +310,11 @@ def _read_meta(kind: int, content: bytes, tick: int, events: RawEvents) -> None:
         else:
             events.warnings["bad key signature"] += 1
     elif kind == _TRACK_NAME:
-        events.names.setdefault(track, _text(content))
-
-
-def _text(content: bytes) -> str:
-    """UTF-8, or what older files have, Latin-1."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+        try:
+            name = content.decode()
+        except UnicodeDecodeError:
+            name = content.decode("latin-1")  # of older files
+        events.names.setdefault(track, name)
 
 
 def _read_varlen(data: bytes, position: int) -> tuple[int, int]:
@@ -357,21 +334,6 @@ def _uint32(data: bytes, position: int) -> int:
 
 def _is_chunk_name(kind: bytes) -> bool:
     return len(kind) == 4 and all(0x20 <= byte < 0x7F for byte in kind)
-
-
-def _tempo_map(events: RawEvents, name: str) -> TempoMap:
-    """The tempo map of all tracks together."""
-    if events.division < 0x8000:
-        if events.division == 0:
-            raise MidiError(f"{name}: a division of 0 ticks per quarter has no time; {_MEND}")
-        return TempoMap.metric(events.division, events.tempos)
-    frame_code, ticks_per_frame = (events.division >> 8) - 256, events.division & 0xFF
-    if ticks_per_frame == 0:
-        raise MidiError(f"{name}: a division of 0 ticks per frame has no time; {_MEND}")
-    try:
-        return TempoMap.smpte(frame_code, ticks_per_frame)
-    except MidiError as error:
-        raise MidiError(f"{name}: {error}; {_MEND}") from error
 
 
 def _shown(path: str | bytes) -> str:

@@ -1,12 +1,9 @@
 """Ticks to seconds, and back.
 
-A MIDI file counts ticks. With a *metrical* division a tick is a fraction of a quarter, and the
-length of a quarter changes with the tempo events of all tracks together; with an *SMPTE* division a
-tick is a fraction of a film frame and tempo events mean nothing.
-
-Seconds are exact: ticks times microseconds per quarter are whole numbers, summed as such (float64
-holds them up to 2**53, thousands of hours) and divided once. So a time that two files write with
-different divisions is the same float.
+With a *metrical* division a tick is a fraction of a quarter, as long as the tempo events of all
+tracks together say; with an *SMPTE* division it is a fraction of a film frame. Seconds are exact:
+ticks times microseconds per quarter are summed as whole numbers and divided once, so a time that
+two files write with different divisions is the same float.
 """
 
 from __future__ import annotations
@@ -42,11 +39,21 @@ class TempoMap:
     metrical: bool = True
 
     @classmethod
-    def metric(cls, ticks_per_quarter: int, changes: list[tuple[int, int]]) -> TempoMap:
-        """From (tick, microseconds per quarter) pairs in the order in which they act.
-
-        Of several at one tick the last holds; a change to the tempo that holds already is left out.
+    def of_division(cls, division: int, changes: list[tuple[int, int]]) -> TempoMap:
+        """From the division in a header and the tempo changes of all tracks; MidiError for one
+        without time.
         """
+        if division < 0x8000:
+            if division == 0:
+                raise MidiError("a division of 0 ticks per quarter has no time")
+            return cls.metric(division, changes)
+        if division & 0xFF == 0:
+            raise MidiError("a division of 0 ticks per frame has no time")
+        return cls.smpte((division >> 8) - 256, division & 0xFF)
+
+    @classmethod
+    def metric(cls, ticks_per_quarter: int, changes: list[tuple[int, int]]) -> TempoMap:
+        """From (tick, microseconds per quarter) pairs; of several at one tick the last holds."""
         rows = [(0, DEFAULT_TEMPO)]
         for tick, tempo in sorted(changes, key=lambda change: change[0]):
             if tick == rows[-1][0]:
@@ -108,12 +115,10 @@ class TempoMap:
 
     def changes(self, rows: list[tuple[int, int, int]]) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
         """(tick, a, b) as columns, ticks in seconds; of several at one tick the last holds."""
-        last = {tick: (first, second) for tick, first, second in rows}
-        ticks = sorted(last)
-        if not ticks:
-            return (), (), ()
-        seconds = self.seconds(np.array(ticks, np.int64))
-        return seconds, [last[tick][0] for tick in ticks], [last[tick][1] for tick in ticks]
+        last = {row[0]: row for row in rows}
+        rows = [last[tick] for tick in sorted(last)]
+        ticks, first, second = np.array(rows, np.int64).reshape(-1, 3).T
+        return self.seconds(ticks), first, second
 
     def nearest_ticks(self, seconds: FloatArray) -> IntArray:
         """(N,) the ticks nearest to (N,) seconds; halves go up."""

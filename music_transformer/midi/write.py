@@ -1,20 +1,17 @@
 """Notes to a MIDI file, through mido.
 
-Track 0 of the file holds the map alone: tempo, metre, key, and `title` as its name. Then come the
-tracks of the notes with their names. A note keeps its track and channel, all programs are piano
-(program 0), the pedal becomes controller 64 and a closing rest moves the end-of-track.
+Track 0 of the file holds the map alone: tempo, metre, key, and `title` as its name. All programs
+are piano (program 0), the pedal becomes controller 64 and a closing rest moves the end-of-track.
 
-The one loss is time: it is rounded to ticks. Where the division of the file that was read (or a
-usual one) hits every time it is taken; else a multiple of it, so fine that no time moves by more
-than 0.1 ms and none to another step of 10 ms, so that the file gives the same events. Without a
-tempo map a tick is one millisecond (500 a quarter at 120 bpm), or a tenth of one.
+The one loss is time: it is rounded to ticks, by 0.1 ms at most and never to another step of 10 ms,
+so that the file gives the same events; see `_choose_grid`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -73,23 +70,15 @@ def write_midi(
     overwrite: bool = True,
     track_names: Sequence[str] | None = None,
 ) -> Path:
-    """Write notes as a type 1 file; returns the path.
+    """Write notes as a type 1 file, whole or not at all, a missing folder too; returns the path.
 
-    The file appears whole or not at all. `read_midi` gives the same notes, tempo map, metre,
-    key and names again: exactly where times are on the 10 ms grid or come from one file, within
-    0.1 ms elsewhere. Notes of one track, channel and pitch that lie one inside the other trade
-    their ends: MIDI cannot say which one stops.
-
-    Args:
-        notes: what to write; row ``track == i`` goes to the i-th track behind that of the map.
-        path: where to; a missing folder is made.
-        overwrite: False refuses an existing file.
-        track_names: the names of the tracks, as UTF-8; default: those of the notes.
+    `read_midi` gives the same notes, tempo map, metre, key and names again: exactly where times are
+    on the 10 ms grid or come from one file, within 0.1 ms elsewhere. Notes of one track, channel
+    and pitch that lie one inside the other trade their ends: MIDI cannot say which one stops.
 
     Raises:
         ConfigError: the file exists and `overwrite` is False.
-        MidiError: the file cannot be written, the notes do not fit into one, or it could not be
-            read again (see `check_writable`).
+        MidiError: the file cannot be written, or not read again (see `check_writable`).
     """
     path = Path(path)
     if not overwrite and path.exists():
@@ -108,10 +97,8 @@ def write_midi(
 def check_writable(notes: NoteSequence, name: str) -> None:
     """Refuse what a MIDI file cannot hold, or `read_midi` would not read again; `name` is the file.
 
-    Ask before the work: what begins with a primer can be written where the primer can.
-
-    Raises:
-        MidiError: too many tracks, notes on the drums' channel, over an hour without any note.
+    Ask before the work: what begins with a primer can be written where the primer can. Raises
+    MidiError for too many tracks, drums, or over an hour without any note.
     """
     n_tracks = max(int(notes.track.max(initial=0)) + 1, len(notes.track_names))
     if n_tracks >= _MAX_TRACKS:
@@ -174,21 +161,23 @@ def _map_rows(notes: NoteSequence, tempo_map: TempoMap, last_tick: int) -> _Rows
     import mido
 
     metre, key = notes.time_signatures, notes.key_signatures
-    rows: _Rows = [
-        (tick, _Order.META, 0, mido.MetaMessage("set_tempo", tempo=tempo))
-        for tick, tempo in zip(tempo_map.ticks.tolist(), tempo_map.tempos.tolist(), strict=True)
-    ]
-    for second, above, below in zip(
-        metre.seconds, metre.numerator.tolist(), metre.denominator.tolist(), strict=True
+    rows: _Rows = []
+    for tick, tempo in _lists(tempo_map.ticks, tempo_map.tempos):
+        rows.append((tick, _Order.META, 0, mido.MetaMessage("set_tempo", tempo=tempo)))
+    for tick, above, below in _lists(
+        tempo_map.nearest_ticks(metre.seconds), metre.numerator, metre.denominator
     ):
         message = mido.MetaMessage("time_signature", numerator=above, denominator=below)
-        rows.append((int(tempo_map.nearest_ticks(second)), _Order.META, 1, message))
-    for second, sharps, minor in zip(
-        key.seconds, key.sharps.tolist(), key.minor.tolist(), strict=True
-    ):
+        rows.append((tick, _Order.META, 1, message))
+    for tick, sharps, minor in _lists(tempo_map.nearest_ticks(key.seconds), key.sharps, key.minor):
         message = mido.MetaMessage("key_signature", key=_key_name(sharps, minor))
-        rows.append((int(tempo_map.nearest_ticks(second)), _Order.META, 2, message))
+        rows.append((tick, _Order.META, 2, message))
     return [row for row in rows if row[0] <= last_tick]
+
+
+def _lists(*columns: IntArray) -> Iterator[tuple[int, ...]]:
+    """The rows of some columns."""
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _key_name(sharps: int, minor: int) -> str:
@@ -202,16 +191,12 @@ def _add_pedals(tracks: list[_Rows], notes: NoteSequence, down: IntArray, lift: 
     import mido
 
     first_track: dict[int, int] = {}
-    for track, channel in sorted(
-        set(zip(notes.track.tolist(), notes.channel.tolist(), strict=True))
-    ):
+    for track, channel in sorted(set(_lists(notes.track, notes.channel))):
         first_track.setdefault(channel, track)
-    for channel, *span in zip(
-        notes.pedals.channel.tolist(), down.tolist(), lift.tolist(), strict=True
-    ):
-        if span[0] == span[1]:
+    for channel, press, release in _lists(notes.pedals.channel, down, lift):
+        if press == release:
             continue
-        for tick, order, value in zip(span, (_Order.PRESS, _Order.LIFT), (127, 0), strict=True):
+        for tick, order, value in ((press, _Order.PRESS, 127), (release, _Order.LIFT, 0)):
             message = mido.Message("control_change", channel=channel, control=SUSTAIN, value=value)
             tracks[first_track.get(channel, 0)].append((tick, order, 0, message))
 
@@ -220,9 +205,7 @@ def _add_notes(tracks: list[_Rows], notes: NoteSequence, start: IntArray, end: I
     import mido
 
     columns = (start, end, notes.pitch, notes.velocity, notes.channel, notes.track)
-    for begin, stop, pitch, velocity, channel, track in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
+    for begin, stop, pitch, velocity, channel, track in _lists(*columns):
         on = mido.Message("note_on", channel=channel, note=pitch, velocity=velocity)
         off = mido.Message("note_off", channel=channel, note=pitch, velocity=64)
         if begin == stop:

@@ -9,7 +9,7 @@ import pytest
 
 from music_transformer.datasets import encoding
 from music_transformer.datasets.encoding import MidiSettings
-from music_transformer.datasets.prepare import find_midi, find_work, list_folder, prepare_corpus
+from music_transformer.datasets.prepare import find_work, list_folder, prepare_corpus
 from music_transformer.datasets.prepared import PreparedData
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import read_midi, write_midi
@@ -72,7 +72,7 @@ def _all_pieces(data: PreparedData) -> dict[str, list[int]]:
 
 
 def test_files_are_found_by_their_names_in_any_case_and_at_any_depth(mixed: Path) -> None:
-    assert [source.name for source in find_midi(mixed)] == [
+    assert [source.name for source in list_folder(mixed, mixed, Progress()).files] == [
         "A.MID",
         "b.midi",
         "cut.mid",
@@ -232,12 +232,12 @@ def test_a_folder_where_nothing_can_be_read_is_an_error_and_leaves_no_output(
 
 def test_a_folder_without_midi_files_or_no_folder_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"no file in it is named \.mid, \.midi, \.kar"):
-        find_midi(tmp_path)
+        list_folder(tmp_path, tmp_path, Progress())
     with pytest.raises(DatasetError, match="no such folder"):
-        find_midi(tmp_path / "none")
+        list_folder(tmp_path / "none", tmp_path, Progress())
     (tmp_path / "a.mid").touch()
     with pytest.raises(DatasetError, match="this is a file, not a folder"):
-        find_midi(tmp_path / "a.mid")
+        list_folder(tmp_path / "a.mid", tmp_path, Progress())
 
 
 def test_links_that_lead_nowhere_or_in_circles_do_no_harm(

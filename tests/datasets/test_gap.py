@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from music_transformer.datasets import PreparedData, TrainingWindows
+from music_transformer.datasets import PreparedData
 from music_transformer.datasets.prepared import write_prepared
+from music_transformer.datasets.windows import TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer

@@ -36,9 +36,9 @@ def test_prepared_chorales_are_the_raster_scan_with_silence_and_the_corpus_split
 
 def test_a_folder_is_searched_for_the_file_of_the_corpus(jsb_file: Path, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"Jsb16thSeparated\.json: no such file"):
-        read_jsb(tmp_path)
+        prepare_jsb(tmp_path, tmp_path / "out")
     jsb_file.rename(tmp_path / "Jsb16thSeparated.json")
-    assert len(read_jsb(tmp_path)["train"]) == 2
+    assert len(prepare_jsb(tmp_path, tmp_path / "out").pieces("train")) == 2
 
 
 @pytest.mark.parametrize(

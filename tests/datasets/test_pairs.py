@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from music_transformer.datasets import (
-    Batch,
-    PreparedData,
+from music_transformer.datasets import PreparedData
+from music_transformer.datasets.corpora import list_maestro
+from music_transformer.datasets.encoding import MidiSettings
+from music_transformer.datasets.pairs import (
     TrainingPairs,
-    collate,
+    cut_segment,
     evaluation_pairs,
     shuffled_pairs,
 )
-from music_transformer.datasets.corpora import list_maestro
-from music_transformer.datasets.encoding import MidiSettings
-from music_transformer.datasets.pairs import cut_segment
 from music_transformer.datasets.prepare import list_folder, prepare_corpus
 from music_transformer.datasets.prepared import Melodies, write_prepared
+from music_transformer.datasets.windows import Batch, collate
 from music_transformer.errors import ConfigError, DatasetError
 from music_transformer.midi import write_midi
 from music_transformer.notes import NoteSequence

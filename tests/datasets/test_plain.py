@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from music_transformer.datasets import PreparedData, TrainingWindows
+from music_transformer.datasets import PreparedData
+from music_transformer.datasets.windows import TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import NoteSequence, Pedals, to_steps
 from music_transformer.representations import PerformanceTokenizer

@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from music_transformer.datasets import (
-    PreparedData,
+from music_transformer.datasets import PreparedData
+from music_transformer.datasets.windows import (
+    Batch,
     TrainingWindows,
     Window,
     collate,
     evaluation_windows,
+    piece_windows,
 )
-from music_transformer.datasets.windows import Batch, piece_windows
 from music_transformer.errors import ConfigError, DatasetError
 
 PAD, START, END = 388, 389, 390
