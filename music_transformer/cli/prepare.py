@@ -30,16 +30,12 @@ examples:
   music-transformer prepare data/mine --verify
 """
 
-#: Options that mean nothing for a corpus; their defaults are None or False.
-_NOT_FOR_CORPORA = ("split", "melody_track")
-_NOT_FOR_JSB = ("task", "tokenizer", "pedal", "piano_only", "one_pedal", "keep_silence", "jobs")
-
 _SHOWN = 50  # skipped files in the summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("corpus", metavar="jsb|maestro|FOLDER", help="what to prepare")
+    add("corpus", metavar="CORPUS|FOLDER", help="what to prepare: jsb, maestro, or MIDI files")
     add(
         "--source",
         type=Path,
@@ -113,24 +109,17 @@ def summary(data: "PreparedData") -> dict[str, Any]:
 
 def _prepare(args: argparse.Namespace) -> "PreparedData":
     """Call what prepares the corpus that was named."""
-    if args.corpus == "jsb":
-        from music_transformer.datasets.corpora import prepare_jsb
+    from music_transformer.datasets.corpora import CORPORA, KnownCorpus
+    from music_transformer.datasets.prepare import DEFAULT_SHARES, parse_shares, prepare_corpus
 
-        _refuse(args, _NOT_FOR_JSB + _NOT_FOR_CORPORA)
-        return prepare_jsb(_source(args), args.out, force=args.force)
-    from music_transformer.datasets.corpora import list_maestro
-    from music_transformer.datasets.prepare import (
-        DEFAULT_SHARES,
-        list_folder,
-        parse_shares,
-        prepare_corpus,
-    )
-
-    if args.corpus == "maestro":
-        _refuse(args, _NOT_FOR_CORPORA)
+    corpus = CORPORA.get(args.corpus, KnownCorpus())
+    _refuse(args, corpus.refuses)
+    source = _source(args) if args.corpus in CORPORA else _folder(args, ", ".join(CORPORA))
+    if corpus.prepare is not None:
+        return corpus.prepare(source, args.out, force=args.force)
     return prepare_corpus(
-        list_maestro if args.corpus == "maestro" else list_folder,
-        _source(args) if args.corpus == "maestro" else _folder(args),
+        corpus.listing,
+        source,
         args.out,
         settings=_settings(args),
         shares=DEFAULT_SHARES if args.split is None else parse_shares(args.split),
@@ -150,19 +139,19 @@ def _source(args: argparse.Namespace) -> Path:
     return Path(args.source)
 
 
-def _folder(args: argparse.Namespace) -> Path:
+def _folder(args: argparse.Namespace, corpora: str) -> Path:
     """The folder to prepare: named by itself, or as `folder --source PATH`."""
     if args.source is None:
         return Path(args.corpus)
     if args.corpus not in ("folder", str(args.source)):
         raise ConfigError(
-            f"{args.corpus}: --source goes with jsb, maestro or folder; name a folder just once."
+            f"{args.corpus}: --source goes with {corpora} or folder; name a folder just once."
         )
     return _source(args)
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
-    """Complain of a flag that would have no effect."""
+    """Complain of a flag that would have no effect: one that is neither None nor False."""
     for name in names:
         if getattr(args, name) is not None and getattr(args, name) is not False:
             flag = "--" + name.replace("_", "-")

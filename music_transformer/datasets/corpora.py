@@ -256,21 +256,20 @@ def _is_inside(name: str) -> bool:
 
 @dataclass(frozen=True)
 class KnownCorpus:
-    """A corpus that `prepare` knows by name: MIDI files that are listed, or else `prepare`.
+    """A corpus that `prepare` knows by name: the MIDI files that are listed, or else `prepare`.
 
     `refuses` names the options of the command that mean nothing for it.
     """
 
-    listing: Listing | None = None
+    listing: Listing = list_folder
     prepare: Callable[..., PreparedData] | None = None  # (source, out, force=...)
     refuses: tuple[str, ...] = ()
 
 
-_OF_FOLDERS = ("split", "melody_track")  # options of files without a split or known tracks
+_OF_FOLDERS = ("split", "melody_track")  # options of files whose split and tracks nobody knows
 _OF_MIDI = ("task", "tokenizer", "pedal", "piano_only", "one_pedal", "keep_silence", "jobs")
 
 CORPORA = {
     "jsb": KnownCorpus(prepare=prepare_jsb, refuses=_OF_FOLDERS + _OF_MIDI),
     "maestro": KnownCorpus(list_maestro, refuses=_OF_FOLDERS),
 }
-FOLDER = KnownCorpus(list_folder)  # of MIDI files

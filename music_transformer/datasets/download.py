@@ -130,7 +130,7 @@ def fetch(
 
 
 def fetch_soundfont(out: Path, *, url: str | None = None, progress: Progress | None = None) -> None:
-    """Download the package of a better piano, as `fetch` does, and take the sound font out of it."""
+    """Download the package of a better piano, as `fetch` does, and take its sound font out."""
     package = out.with_name(f".{SOUNDFONT_PACKAGE.sha256[:16]}.deb")  # nobody else's name
     fetch(SOUNDFONT_PACKAGE, package, url=url, progress=progress)
     copy_soundfont(package, out)

@@ -275,7 +275,7 @@ def _write_split(
 
 
 def _parts(split: dict[str, Any]) -> list[dict[str, Any]]:
-    """What ``meta.json`` says of the files of a split: that of its ids, and that of its melodies."""
+    """What ``meta.json`` says of the files of a split: of its ids, and of its melodies."""
     return [split, *([split["melody"]] if "melody" in split else [])]
 
 
