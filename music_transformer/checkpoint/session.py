@@ -23,7 +23,7 @@ from music_transformer.checkpoint.hub import find_checkpoint, select_device
 from music_transformer.errors import CheckpointError, MusicTransformerError
 from music_transformer.files import followed, new_folder, output_lock, publish_folder
 from music_transformer.model.registry import KINDS
-from music_transformer.representations.registry import representation_from_config
+from music_transformer.representations.base import representation_from_config
 from music_transformer.sampling import Sampling
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
 
 def tokenizer_of(args: argparse.Namespace) -> Representation:
     """The tokenizer that the flags name; ConfigError for an unknown kind, or a pedal it lacks."""
-    from music_transformer.representations.registry import representation_from_config
+    from music_transformer.representations.base import representation_from_config
 
     settings = {} if args.pedal is None else {"pedal": args.pedal}
     return representation_from_config({"kind": args.tokenizer, **settings})

@@ -161,7 +161,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace) -> "MidiSettings":
     """How MIDI files are to be encoded."""
     from music_transformer.datasets.encoding import MidiSettings
-    from music_transformer.representations.registry import representation_from_config
+    from music_transformer.representations.base import representation_from_config
 
     config = {"kind": args.tokenizer or "performance"}
     if args.task == "accompaniment":

@@ -27,11 +27,9 @@ from music_transformer.midi.read import read_midi
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.processes import follow_parent, usable_cores
 from music_transformer.progress import Progress
-from music_transformer.representations.accompaniment.merge import later
-from music_transformer.representations.accompaniment.skyline import as_performance
-from music_transformer.representations.base import Representation
+from music_transformer.representations.accompaniment.skyline import as_performance, later
+from music_transformer.representations.base import Representation, representation_from_config
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
-from music_transformer.representations.registry import representation_from_config
 
 PIECES = "pieces"  # the part of the work folder that holds ids
 

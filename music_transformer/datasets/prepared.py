@@ -25,10 +25,9 @@ import numpy.typing as npt
 
 from music_transformer.errors import ConfigError, DatasetError, MusicTransformerError
 from music_transformer.files import followed, new_folder, output_lock, publish_folder
-from music_transformer.representations.base import Representation
+from music_transformer.representations.base import Representation, representation_from_config
 from music_transformer.representations.chorale.grid import SILENCE
 from music_transformer.representations.performance.vocabulary import NOTE_OFF
-from music_transformer.representations.registry import representation_from_config
 
 Ids = npt.NDArray[np.uint16]
 Piece = tuple[str, npt.ArrayLike]  # name and ids, without START and END

@@ -27,13 +27,13 @@ from music_transformer.generation.report import Progress, Report
 from music_transformer.generation.sampler import context_of, step
 from music_transformer.model.registry import evaluating
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
-from music_transformer.representations.accompaniment.merge import (
+from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
+from music_transformer.representations.accompaniment.skyline import (
     giving_way,
     later,
     read_tune,
     together,
 )
-from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
 from music_transformer.representations.close import closes
 from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.primer import later_part

@@ -1,7 +1,7 @@
 """Fill a gap: what stands before and after it is kept note by note, what is between is composed.
 
 A performance model that learned it (`piano-fill`) is given the notes after the gap, see
-`representations/performance/gap.py`, then goes on from the music before it until the gap is over.
+`representations/performance/primer.py`, then goes on from the music before it to the gap's end.
 All notes stay that begin outside the gap, unquantised; the composed ones come on a track of their
 own and give way to kept ones of their pitch.
 """
@@ -21,8 +21,8 @@ from music_transformer.generation.continuation import Continuation
 from music_transformer.generation.loop import SampleSpec
 from music_transformer.generation.report import Generation, Progress
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, Pedals, to_steps
-from music_transformer.representations.accompaniment.merge import giving_way, later
-from music_transformer.representations.performance.gap import LATER_SECONDS, window_for
+from music_transformer.representations.accompaniment.skyline import giving_way, later
+from music_transformer.representations.performance.primer import LATER_SECONDS, window_for
 from music_transformer.sampling import check_count, settings_of
 
 LONGEST_SECONDS = 60.0

@@ -5,10 +5,15 @@ from music_transformer.representations.accompaniment.tokenizer import (
     AccompanimentTokenizer,
     MelodyTokenizer,
 )
-from music_transformer.representations.base import Grammar, Limits, Primer, Representation
+from music_transformer.representations.base import (
+    Grammar,
+    Limits,
+    Primer,
+    Representation,
+    representation_from_config,
+)
 from music_transformer.representations.chorale.tokenizer import ChoraleTokenizer
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
-from music_transformer.representations.registry import representation_from_config
 
 __all__ = [
     "AccompanimentTokenizer",

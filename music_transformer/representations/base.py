@@ -23,6 +23,8 @@ DEFAULT_SECONDS_PER_BEAT = 0.75  # 80 beats a minute, for music without a tempo 
 LONGEST_NOTE_SECONDS = 20.0
 LONGEST_CLOSING_REST_SECONDS = 3600.0
 
+REPRESENTATIONS: dict[str, type[Representation]] = {}  # by kind, each registered by its module
+
 
 @dataclass(frozen=True)
 class Primer:
@@ -358,3 +360,30 @@ def no_note_in(seconds: float) -> MidiError:
     return MidiError(
         f"the last {seconds:g} s of the primer have no note: keep more of it (--primer-seconds)."
     )
+
+
+def register(representation: type[Representation]) -> None:
+    """Make a kind known to all rooms; TypeError if it leaves a question open."""
+    constants = ("kind", "pad", "start", "end", "crop_step")
+    missing = sorted(representation.__abstractmethods__)
+    missing += [name for name in constants if not hasattr(representation, name)]
+    if missing:
+        raise TypeError(f"{representation.__name__} does not define {', '.join(missing)}.")
+    REPRESENTATIONS[representation.kind] = representation
+
+
+def representation_from_config(config: Mapping[str, Any]) -> Representation:
+    """The representation whose `to_config` gave the mapping: what checkpoints and data keep."""
+    settings = dict(config)
+    kind = settings.pop("kind", None)
+    if kind not in REPRESENTATIONS:
+        raise ConfigError(
+            f"tokenizer kind={kind!r} is unknown; try one of {sorted(REPRESENTATIONS)}."
+        )
+    known = REPRESENTATIONS[kind]().to_config().keys() - {"kind"}
+    unknown = sorted(settings.keys() - known)
+    if unknown:
+        raise ConfigError(
+            f"the {kind} tokenizer does not know {unknown[0]!r}; it knows {sorted(known)}."
+        )
+    return REPRESENTATIONS[kind](**settings)

@@ -12,8 +12,7 @@ from music_transformer.checkpoint.hub import SEARCH_VARIABLE, find_checkpoint
 from music_transformer.checkpoint.session import Session, load_checkpoint
 from music_transformer.errors import CheckpointError
 from music_transformer.files import checkout
-from music_transformer.representations.base import Representation
-from music_transformer.representations.registry import REPRESENTATIONS
+from music_transformer.representations.base import REPRESENTATIONS, Representation
 from music_transformer.sampling import Sampling
 
 MAX_LOADED = 2

@@ -25,8 +25,8 @@ from music_transformer.evaluation.nll import EventLosses, event_losses, piece_nl
 from music_transformer.evaluation.seam import part, seam_distances
 from music_transformer.generation.filling import fill, kept_beside
 from music_transformer.notes import NoteSequence, to_steps
-from music_transformer.representations.accompaniment.merge import later
-from music_transformer.representations.performance.gap import LATER_SECONDS, window_for
+from music_transformer.representations.accompaniment.skyline import later
+from music_transformer.representations.performance.primer import LATER_SECONDS, window_for
 from music_transformer.representations.performance.vocabulary import TIME_SHIFT, VELOCITY, split_at
 
 GAPS, AROUND = (4.0, 8.0, 16.0), 20.0  # seconds; there is music for so long before and behind

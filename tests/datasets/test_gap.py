@@ -11,7 +11,7 @@ from music_transformer.datasets.windows import TrainingWindows
 from music_transformer.errors import ConfigError
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import ChoraleTokenizer, PerformanceTokenizer
-from music_transformer.representations.performance.gap import gapped
+from music_transformer.representations.performance.primer import gapped
 from music_transformer.representations.performance.vocabulary import END, START
 
 TOKENIZER = PerformanceTokenizer()

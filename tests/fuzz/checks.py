@@ -36,7 +36,7 @@ from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio
 from music_transformer.render.pianoroll import plot_pianoroll
 from music_transformer.representations import MelodyTokenizer, PerformanceTokenizer, extract_melody
-from music_transformer.representations.registry import REPRESENTATIONS
+from music_transformer.representations.base import REPRESENTATIONS
 from music_transformer.study.analysis import read_answers, read_key
 from music_transformer.training.run_dir import RunState
 from music_transformer.web.takes import rows_of

@@ -14,7 +14,7 @@ from music_transformer.generation import accompany
 from music_transformer.model import AccompanimentConfig, AccompanimentTransformer
 from music_transformer.notes import NoteSequence, Tempos
 from music_transformer.representations import AccompanimentTokenizer, PerformanceTokenizer
-from music_transformer.representations.accompaniment.merge import read_tune
+from music_transformer.representations.accompaniment.skyline import read_tune
 from music_transformer.representations.accompaniment.tokenizer import N_MELODY_IDS
 from music_transformer.representations.performance.primer import later_part
 from music_transformer.representations.performance.vocabulary import (

@@ -21,9 +21,8 @@ from music_transformer.midi import write_midi
 from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.representations import Grammar, Limits, Primer, Representation
-from music_transformer.representations.base import NoteIndex
+from music_transformer.representations.base import REPRESENTATIONS, NoteIndex, register
 from music_transformer.representations.ids import IdArray, Ids, Mask, check_ids
-from music_transformer.representations.registry import REPRESENTATIONS, register
 from music_transformer.training.config import TrainingConfig
 from music_transformer.training.loop import Trainer
 from music_transformer.training.run_dir import RunFolder

@@ -34,11 +34,10 @@ from music_transformer.representations.accompaniment.skyline import (
     STEPS_PER_SECOND,
     step_of,
 )
-from music_transformer.representations.base import Primer
+from music_transformer.representations.base import Primer, register
 from music_transformer.representations.ids import Ids, Ints, check_ids
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 from music_transformer.representations.performance.vocabulary import N_PITCHES
-from music_transformer.representations.registry import register
 
 HELD = N_PITCHES
 SILENCE = 2 * N_PITCHES

@@ -34,6 +34,7 @@ from music_transformer.representations.base import (
     check_closing_rest,
     no_note_in,
     note_index,
+    register,
 )
 from music_transformer.representations.baselines import chorale_baselines
 from music_transformer.representations.chorale.grammar import ChoraleGrammar
@@ -54,7 +55,6 @@ from music_transformer.representations.chorale.grid import (
     voices_of,
 )
 from music_transformer.representations.ids import IdArray, Ids, Ints, Mask, check_ids, shift_ids
-from music_transformer.representations.registry import register
 
 VELOCITY = 80
 MIDI_SECONDS_PER_BEAT = 0.5  # what a MIDI file means that names no tempo

@@ -34,6 +34,7 @@ from music_transformer.representations.base import (
     Primer,
     Representation,
     note_index,
+    register,
 )
 from music_transformer.representations.baselines import performance_baselines
 from music_transformer.representations.ids import IdArray, Ids, Ints, check_ids, shift_ids
@@ -44,9 +45,8 @@ from music_transformer.representations.performance.augment import (
     plain_crop,
     stretched_crop,
 )
-from music_transformer.representations.performance.gap import gapped
 from music_transformer.representations.performance.grammar import PerformanceGrammar
-from music_transformer.representations.performance.primer import read_primer
+from music_transformer.representations.performance.primer import gapped, read_primer
 from music_transformer.representations.performance.vocabulary import (
     DEFAULT_VELOCITY_BIN,
     END,
@@ -68,7 +68,6 @@ from music_transformer.representations.performance.vocabulary import (
     split_at,
     without_leading_silence,
 )
-from music_transformer.representations.registry import register
 
 PEDAL_MODES = ("sustain", "events")
 MAX_SECONDS = 1_000_000  # eleven days: more would be gigabytes of TIME_SHIFT
