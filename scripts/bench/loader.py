@@ -16,7 +16,8 @@ from collections.abc import Callable
 import torch
 from measure import in_turn, machine, table
 
-from music_transformer.datasets import PreparedData, TrainingWindows
+from music_transformer.datasets import PreparedData
+from music_transformer.datasets.windows import TrainingWindows
 
 CASES = [(2048, 8), (1024, 8), (512, 8)]  # length, batch size
 

@@ -15,18 +15,19 @@ at the end of the gap is the model's to say.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from music_transformer.notes import STEPS_PER_SECOND, NoteSequence, to_steps
 from music_transformer.representations.base import (
+    Limits,
     Primer,
     Representation,
     check_closing_rest,
     no_note_in,
 )
 from music_transformer.representations.ids import IdArray
-from music_transformer.representations.performance.grammar import PerformanceGrammar
 from music_transformer.representations.performance.vocabulary import (
     END,
     MAX_SHIFT,
@@ -43,6 +44,9 @@ from music_transformer.representations.performance.vocabulary import (
     velocity_in_force,
     without_leading_silence,
 )
+
+if TYPE_CHECKING:
+    from music_transformer.representations.performance.grammar import PerformanceGrammar
 
 EARLIER_EVENTS, LATER_EVENTS, LATER_SECONDS = 512, 384, 20.0  # the most that a model is shown
 LEAST, MOST = 1 / 8, 1 / 2  # of the events of a training window are the later part
@@ -78,8 +82,7 @@ def read_primer(
 
 def last_part(tokenizer: Representation, ids: list[int], steps: int) -> list[int]:
     """The canonical ids of the last steps; notes that sound at the end stay open."""
-    grammar = PerformanceGrammar(tokenizer.vocab_size)
-    grammar.read(ids)
+    grammar = cast("PerformanceGrammar", tokenizer.grammar(Primer(ids), Limits()))
     cut = grammar.step - steps
     if cut <= 0:
         return ids
