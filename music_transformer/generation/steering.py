@@ -195,7 +195,7 @@ class Steering:
         logits[NOTE_OFF:TIME_SHIFT] += thick
         high = close * _clipped((target.register - now.register) / 12)
         _tilt(logits[NOTE_ON:NOTE_OFF], high * np.clip((_PITCH - target.register) / 12, -2, 2))
-        loud = close if self._asked_loudness is None else ASKED
+        loud = ASKED * (close if self._asked_loudness is None else 1.0)
         loud *= _clipped((target.loudness - now.loudness) / 4)
         _tilt(logits[VELOCITY:N_EVENTS], loud * np.clip((_BIN - target.loudness) / 4, -2, 2))
 
