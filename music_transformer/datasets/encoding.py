@@ -11,7 +11,7 @@ import hashlib
 import json
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -56,7 +56,6 @@ class MidiSettings:
     melody_track: int | None = None  # where an accompaniment's melody is; None: the skyline
 
     def make_tokenizer(self) -> Representation:
-        """The tokenizer these settings name."""
         return representation_from_config(self.tokenizer)
 
     def melody_rule(self) -> str:
@@ -101,20 +100,19 @@ def encode_files(
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress or Progress()
     progress.begin(len(sources), unit="file")
-    results: dict[str, Encoded | Skipped] = {}
+    encoded: list[Encoded] = []
+    skipped: list[Skipped] = []
     try:
         for result in _results(sources, settings, folder, min(jobs, len(sources))):
-            results[result.name] = result
             if isinstance(result, Skipped):
+                skipped.append(result)
                 progress.info(f"skipped {result.name}: {result.reason}")
+            else:
+                encoded.append(result)
             progress.update()
     finally:
         progress.end()
-    ordered = [results[source.name] for source in sources]
-    return (
-        [result for result in ordered if isinstance(result, Encoded)],
-        [result for result in ordered if isinstance(result, Skipped)],
-    )
+    return encoded, skipped
 
 
 def pieces_of(
@@ -140,19 +138,15 @@ def melodies_of(
 def _results(
     sources: Sequence[Source], settings: MidiSettings, folder: Path, jobs: int
 ) -> Iterator[Encoded | Skipped]:
-    """The result of each file, as it comes."""
+    """The result of each file, in order."""
+    encode = functools.partial(_encode, settings=settings, folder=folder)
     if jobs <= 1:
-        for source in sources:
-            yield _encode(source, settings, folder)
+        yield from map(encode, sources)
         return
     context = multiprocessing.get_context("spawn")  # the one way that every system has
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=follow_parent)
     try:
-        futures: list[Future[Encoded | Skipped]] = [
-            pool.submit(_encode, source, settings, folder) for source in sources
-        ]
-        for future in as_completed(futures):
-            yield future.result()
+        yield from pool.map(encode, sources)
     except BrokenProcessPool as error:
         raise DatasetError(
             "a process that encoded files was ended from outside (out of memory?); "
@@ -218,7 +212,6 @@ def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | S
 
 
 def _read(source: Source, settings: MidiSettings) -> Kept:
-    """Read and encode a file."""
     tokenizer = settings.make_tokenizer()
     notes = read_midi(source.path, piano_only=settings.piano_only, one_pedal=settings.one_pedal)
     warnings = dict(notes.warnings)

@@ -28,7 +28,6 @@ from music_transformer.notes import STEPS_PER_SECOND as EVENT_STEPS
 from music_transformer.notes import NoteSequence, to_steps
 from music_transformer.representations.accompaniment.skyline import STEPS_PER_SECOND as MELODY_STEPS
 from music_transformer.representations.accompaniment.tokenizer import AccompanimentTokenizer
-from music_transformer.representations.performance.augment import STRETCHES
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -51,14 +50,13 @@ class TrainingPairs(TrainingWindows):
         self._melodies = [np.asarray(melody) for melody in data.melodies("train")]
 
     def _allowed_transpositions(self, data: PreparedData) -> list[list[int]]:
-        """For each training piece the transpositions that both sides allow."""
+        """Those that both sides allow."""
         return [
             self.tokenizer.transpositions(np.concatenate(sides), data.meta)
             for sides in zip(self._pieces, self._melodies, strict=True)
         ]
 
     def batch(self, step: int) -> Batch:
-        """The batch of a step on this rank; its source is as wide as its longest melody."""
         first = self.rank * self.batch_size
         pairs = [self._draw(step, first + row) for row in range(self.batch_size)]
         return collate(pairs, pad=_TOKENIZER.pad, width=self.length)
@@ -68,7 +66,7 @@ class TrainingPairs(TrainingWindows):
         index = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
         factor, semitones = 1.0, 0
         if self._transpositions is not None:
-            factor = float(random.choice(STRETCHES))
+            factor = float(random.choice(self.tokenizer.stretches))
             semitones = int(random.choice(self._transpositions[index]))
         accompaniment = _TOKENIZER.decode(self._pieces[index])
         melody = _TOKENIZER.decode(self._melodies[index])
@@ -153,26 +151,19 @@ def cut_segment(
     pitches inside 0..127.
     """
     source = _TOKENIZER.melody.encode_segment(melody, begin, end, factor, semitones)
-    first, last = begin / EVENT_STEPS, end / EVENT_STEPS
-    return source, _events_between(accompaniment, first, last, factor, semitones, len(source))
-
-
-def _events_between(
-    notes: NoteSequence, first: float, last: float, factor: float, semitones: int, steps: int
-) -> Ids:
-    """The ids of the notes that begin in a segment; those held over its end are closed there."""
-    seconds = steps / MELODY_STEPS
+    notes, first, last = accompaniment, begin / EVENT_STEPS, end / EVENT_STEPS
     rows = np.flatnonzero((notes.start >= first) & (notes.start < last))
     start = (notes.start[rows] - first) * factor
-    inside = to_steps(start) < steps * _RATIO  # the last may be rounded out of the segment
+    inside = to_steps(start) < len(source) * _RATIO  # the last may be rounded out of the segment
     rows, start = rows[inside], start[inside]
+    finish = np.minimum((notes.end[rows] - first) * factor, len(source) / MELODY_STEPS)
     segment = NoteSequence(
         pitch=notes.pitch[rows] + semitones,
         velocity=notes.velocity[rows],
         start=start,
-        end=np.maximum(start, np.minimum((notes.end[rows] - first) * factor, seconds)),
+        end=np.maximum(start, finish),
     )
-    return _TOKENIZER.encode_array(segment)
+    return source, _TOKENIZER.encode_array(segment)
 
 
 def _pair(source: Ids, events: Ids, length: int, piece: int, *, learn_end: bool) -> Window:

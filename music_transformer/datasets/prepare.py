@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from music_transformer.datasets.encoding import (
-    Encoded,
     MidiSettings,
     Source,
     encode_files,
@@ -82,10 +81,7 @@ _MARK = "half-prepared-by-music-transformer"
 
 @dataclass(frozen=True)
 class Corpus:
-    """MIDI files and what is said of them.
-
-    All splits are None where the rule above is to divide them.
-    """
+    """MIDI files; all their splits are None where the rule above is to divide them."""
 
     name: str
     files: Sequence[Source]
@@ -133,7 +129,10 @@ def prepare_corpus(
             if not split_of:
                 splits = split_pieces([item.sha256 for item in encoded], shares)
                 split_of = {item.name: split for item, split in zip(encoded, splits, strict=True)}
-                report["duplicates"] = find_duplicates(encoded)
+                same: dict[str, list[str]] = defaultdict(list)  # names by the ids of a piece
+                for item in encoded:
+                    same[item.sha256].append(item.name)
+                report["duplicates"] = [names for names in same.values() if len(names) > 1]
                 division = "/".join(f"{share:g}" for share in shares)
             return write_prepared(
                 Path(out),
@@ -152,14 +151,6 @@ def prepare_corpus(
                 report=report,
                 locked=True,
             )
-
-
-def find_duplicates(encoded: Sequence[Encoded]) -> list[list[str]]:
-    """Names of the pieces that have the same ids, group by group."""
-    names: dict[str, list[str]] = defaultdict(list)
-    for item in encoded:
-        names[item.sha256].append(item.name)
-    return [group for group in names.values() if len(group) > 1]
 
 
 def find_work(out: Path) -> Path | None:
@@ -201,19 +192,15 @@ def list_folder(source: Path, work: Path, progress: Progress) -> Corpus:
     """The MIDI files (`SUFFIXES`, in any case and at any depth) of a folder, by relative path.
 
     Links to files are followed, links to folders are not. A folder that may not be read is listed
-    too, so that it is reported like a file that cannot be read.
-
-    Raises:
-        DatasetError: there is no such folder, or no such file in it.
+    too, so that it is reported like a file. Raises DatasetError where there is nothing.
     """
     if not source.is_dir():
         what = "this is a file, not a folder" if source.exists() else "no such folder"
         raise DatasetError(f"{source}: {what}; give a folder of MIDI files.")
     found: list[Path] = []
     others: Counter[str] = Counter()
-    for folder, _, files in os.walk(
-        source, onerror=lambda error: found.append(Path(error.filename))
-    ):
+    closed = found.append  # folders that may not be read
+    for folder, _, files in os.walk(source, onerror=lambda error: closed(Path(error.filename))):
         for path in (Path(folder, file) for file in files):
             if path.name.lower().endswith(SUFFIXES):
                 found.append(path)

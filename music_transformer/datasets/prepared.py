@@ -112,30 +112,25 @@ class PreparedData:
 
     def events(self, split: str) -> int:
         """Number of events of `split`, without START and END."""
-        self._check_split(split)
-        return int(self.meta["splits"][split]["events"])
+        return int(self._said(split)["events"])
 
     def names(self, split: str) -> list[str]:
         """Names of the pieces of `split`, in the order of `pieces`."""
-        self._check_split(split)
-        return [str(piece["name"]) for piece in self.meta["splits"][split]["pieces"]]
+        return [str(piece["name"]) for piece in self._said(split)["pieces"]]
 
     def pieces(self, split: str) -> list[Ids]:
-        """The pieces of `split`, each ``START ... END``: views of the file, read when touched.
-
-        Raises DatasetError for an unknown split, or an id in it that is none of the tokenizer's.
-        """
-        self._check_split(split)
-        return self._checked_views(self.arrays[split], self.meta["splits"][split])
+        """The pieces of `split`, each ``START ... END``: views of the file, read when touched."""
+        said = self._said(split)
+        return self._checked_views(self.arrays[split], said)
 
     def melodies(self, split: str) -> list[Ids]:
         """The melody of each of `pieces`, as ``START ... END`` of performance events."""
-        self._check_split(split)
+        said = self._said(split)
         if split not in self.melody_arrays:
             raise DatasetError(
                 f"{self.path}: these data have no melodies; prepare them with --task accompaniment."
             )
-        return self._checked_views(self.melody_arrays[split], self.meta["splits"][split]["melody"])
+        return self._checked_views(self.melody_arrays[split], said["melody"])
 
     def melody_notes(self, split: str) -> int:
         """Number of notes of all melodies of `split`."""
@@ -162,10 +157,12 @@ class PreparedData:
             self._checked.add(split["file"])
         return _views(ids, split)
 
-    def _check_split(self, split: str) -> None:
+    def _said(self, split: str) -> dict[str, Any]:
+        """What ``meta.json`` says of a split."""
         if split not in self.arrays:
             known = ", ".join(self.splits)
             raise DatasetError(f"{self.path}: no split {split!r}; it has {known}.")
+        return dict(self.meta["splits"][split])
 
 
 def check_destination(out: str | os.PathLike[str], *, force: bool) -> Path:
@@ -206,17 +203,13 @@ def write_prepared(
     """Write prepared data and put it at `out` in one step, replacing what was there.
 
     Of what was there only the files of prepared data are deleted; others move into the new folder.
+    Raises ConfigError where another command is writing there.
 
     Args:
-        out: the folder, accepted by `check_destination`.
         splits: split -> (name, ids) of each piece, without START and END; empty ones are left out.
         melodies: of the same pieces in the same order, where `tokenizer` is of accompaniments.
         settings, report: what else decided the contents, and what there is to tell of the sources.
         locked: whether the caller holds the `output_lock` of `out`.
-
-    Raises:
-        ConfigError: another command is writing there.
-        OSError: it cannot be written; what was at `out` is as it was.
     """
     final = followed(out)
     meta: dict[str, Any] = {

@@ -53,8 +53,7 @@ class Batch:
         """The same batch on another device; a GPU fetches it while it computes."""
         is_cuda = torch.device(device).type == "cuda"
 
-        def moved(tensor: Tensor) -> Tensor:
-            # From pinned memory the copy need not be waited for.
+        def moved(tensor: Tensor) -> Tensor:  # from pinned memory nobody need wait for the copy
             return (tensor.pin_memory() if is_cuda else tensor).to(device, non_blocking=is_cuda)
 
         source = None if self.source is None else moved(self.source)
@@ -100,11 +99,7 @@ class TrainingWindows:
         augment: transpose, and change the tempo, as the representation does.
         plain, gaps: shares of the windows that open plain (`Representation.plain_crop`), and that
             are told what comes after a gap (`gapped_crop`). What is plain or told is read and not
-            learned: its targets are PAD.
-
-    Raises:
-        ConfigError: a number makes no sense, or these are no performances that could be plain or
-            have gaps.
+            learned: its targets are PAD. Only performances have such.
     """
 
     def __init__(
@@ -211,9 +206,8 @@ class TrainingWindows:
         self._ends = np.cumsum([len(piece) - 1 for piece in self._pieces])  # targets so far
 
     def _allowed_transpositions(self, data: PreparedData) -> list[list[int]]:
-        """For each training piece the transpositions it allows."""
-        transpositions, meta = self.tokenizer.transpositions, data.meta
-        return [transpositions(piece[1:-1], meta) for piece in self._pieces]
+        """For each training piece."""
+        return [self.tokenizer.transpositions(piece[1:-1], data.meta) for piece in self._pieces]
 
     def _crop(self, step: int, row: int) -> tuple[Ids, int, int]:
         """At most L + 1 ids of one piece, augmented; the place of the first; how many are told."""

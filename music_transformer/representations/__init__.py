@@ -1,6 +1,6 @@
 """Notes to ids and back, and all else that depends on the kind of music."""
 
-from music_transformer.representations.accompaniment.skyline import extract_melody, split_melody
+from music_transformer.representations.accompaniment.skyline import split_melody
 from music_transformer.representations.accompaniment.tokenizer import (
     AccompanimentTokenizer,
     MelodyTokenizer,
@@ -24,7 +24,6 @@ __all__ = [
     "PerformanceTokenizer",
     "Primer",
     "Representation",
-    "extract_melody",
     "representation_from_config",
     "split_melody",
 ]

@@ -81,7 +81,7 @@ class Grammar(ABC):
     @property
     @abstractmethod
     def seconds(self) -> float:
-        """The time since the primer."""
+        """Since the primer."""
 
     def read(self, ids: Iterable[int]) -> None:
         """Follow the ids of a primer."""
@@ -267,18 +267,14 @@ class Representation(ABC):
         last_seconds: float | None = None,
         keep_silence: bool = False,
     ) -> Primer:
-        """The ids of a primer in the form the model reads: notes, ids, or nothing.
+        """The ids of a primer (notes, ids, or nothing) in the form the model reads.
 
-        - The primer lasts to its last event: a closing rest counts.
-        - A note that sounds at a cut begins there; a note of given ids that has no end yet stays
-          open to the model.
-        - Leading silence goes, the cut part's too, unless `keep_silence`.
-        - PAD, START and END among given ids are skipped.
-        - `last_seconds` keeps only so much of its end.
+        A closing rest counts; leading silence goes unless `keep_silence`; `last_seconds` keeps only
+        so much of its end. A note that sounds at that cut begins there; a note of given ids that
+        has no end yet stays open to the model.
 
         Raises:
             MidiError: notes without a note, in all or in the part kept.
-            TokenError: ids outside the vocabulary.
             ConfigError: music of this kind is not continued.
         """
         if primer is None:

@@ -35,7 +35,7 @@ from music_transformer.model import ModelConfig, MusicTransformer
 from music_transformer.notes import NoteSequence
 from music_transformer.render.audio import render_audio
 from music_transformer.render.pianoroll import plot_pianoroll
-from music_transformer.representations import MelodyTokenizer, PerformanceTokenizer, extract_melody
+from music_transformer.representations import MelodyTokenizer, PerformanceTokenizer, split_melody
 from music_transformer.representations.base import REPRESENTATIONS
 from music_transformer.study.analysis import read_answers, read_key
 from music_transformer.training.run_dir import RunState
@@ -181,7 +181,7 @@ class Fuzzer:
             rows_of(part)
 
     def _melody(self, notes: NoteSequence, random: Random) -> None:
-        melody = _or_none(lambda: extract_melody(notes)) if len(notes) else None
+        melody = _or_none(lambda: split_melody(notes)[0]) if len(notes) else None
         if melody is not None:
             _or_none(lambda: MelodyTokenizer().encode(melody))
 

@@ -15,7 +15,6 @@ from music_transformer.representations import (
     AccompanimentTokenizer,
     MelodyTokenizer,
     PerformanceTokenizer,
-    extract_melody,
     representation_from_config,
     split_melody,
 )
@@ -33,7 +32,7 @@ def _notes(rows: Rows, tracks: list[int] | None = None) -> NoteSequence:
 
 
 def _melody(rows: Rows) -> list[int]:
-    pitches: list[int] = extract_melody(_notes(rows)).pitch.tolist()
+    pitches: list[int] = split_melody(_notes(rows))[0].pitch.tolist()
     return pitches
 
 
@@ -179,7 +178,7 @@ def test_the_pedal_does_not_count() -> None:
         end=[0.4, 0.9],
         pedals=Pedals(channel=[0], start=[0.0], end=[3.0]),
     )
-    assert extract_melody(notes).pitch.tolist() == [72, 71]
+    assert split_melody(notes)[0].pitch.tolist() == [72, 71]
 
 
 @settings(max_examples=40)
@@ -193,7 +192,7 @@ def test_melody_and_rest_are_the_music_each_note_once(notes: NoteSequence) -> No
 @settings(max_examples=40)
 @given(music)
 def test_every_step_holds_one_onset_of_the_melody_at_most(notes: NoteSequence) -> None:
-    melody = extract_melody(notes)
+    melody, _ = split_melody(notes)
     steps = to_steps(melody.start) // 10
     assert len(np.unique(steps)) == len(steps)
     assert (MELODY.encode(melody) < 128).sum() == len(melody)
@@ -213,11 +212,11 @@ def test_a_given_track_is_the_melody_as_it_is() -> None:
     assert melody.pitch.tolist() == [40, 42]
     assert rest.pitch.tolist() == [80]
     with pytest.raises(MidiError, match=r"no notes on track 0; tracks with notes: 1, 2\."):
-        extract_melody(notes, track=0)
+        split_melody(notes, track=0)
 
 
 def test_music_without_notes_has_no_melody() -> None:
-    assert len(extract_melody(_notes([]))) == 0
+    assert len(split_melody(_notes([]))[0]) == 0
 
 
 def test_what_is_learned_keeps_keys_for_the_melody_and_the_pedal_for_the_rest() -> None:

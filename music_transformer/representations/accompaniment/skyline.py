@@ -72,11 +72,6 @@ def split_melody(
     return notes.selected(rows), notes.selected(~rows)
 
 
-def extract_melody(notes: NoteSequence, *, track: int | None = None) -> NoteSequence:
-    """The melody of piano music by the skyline rule, or all notes of a given track."""
-    return split_melody(notes, track=track)[0]
-
-
 def as_performance(
     notes: NoteSequence, *, track: int | None = None
 ) -> tuple[NoteSequence, NoteSequence]:
@@ -116,7 +111,7 @@ def read_tune(notes: NoteSequence) -> tuple[NoteSequence, list[str]]:
         raise MidiError("the melody has no notes: there is nothing to accompany.")
     if is_monophonic(notes.start, notes.end):
         return _on_track(notes, MELODY_TRACK), []
-    tune = extract_melody(notes)
+    tune, _ = split_melody(notes)
     if not len(tune):
         raise MidiError(
             "more than one note sounds at a time, and none of them is a melody (notes from G3 up "

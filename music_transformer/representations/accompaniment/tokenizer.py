@@ -35,7 +35,7 @@ from music_transformer.representations.accompaniment.skyline import (
     step_of,
 )
 from music_transformer.representations.base import Primer, register
-from music_transformer.representations.ids import Ids, Ints, check_ids
+from music_transformer.representations.ids import Ids, check_ids
 from music_transformer.representations.performance.tokenizer import PerformanceTokenizer
 from music_transformer.representations.performance.vocabulary import N_PITCHES
 
@@ -63,7 +63,8 @@ class MelodyTokenizer:
         highest; a later note ends the one before; the pedal does not count. `decode` does not know
         `fine` ids. Raises TokenError for more than `MAX_STEPS`.
         """
-        first, after = _grid_times(notes)
+        first = step_of(notes.start)
+        after = np.maximum(first + 1, (to_steps(notes.end) + EVENT_STEPS // 2) // EVENT_STEPS)
         if steps is None:
             steps = int(after.max(initial=0))
         if not 0 <= steps <= MAX_STEPS:
@@ -71,11 +72,12 @@ class MelodyTokenizer:
         order = np.lexsort((-notes.pitch, notes.start - notes.end, first))
         leads = np.append(True, np.diff(first[order]) > 0)[: len(order)]
         rows = order[leads & (first[order] < steps)]
-        ids = _painted(notes.pitch[rows], first[rows], after[rows], steps)
-        if fine:
-            ids[first[rows]] += (N_MELODY_IDS * (to_steps(notes.start[rows]) % EVENT_STEPS)).astype(
-                np.uint16
-            )
+        begin, pitch = first[rows], notes.pitch[rows]
+        latest = np.searchsorted(begin, np.arange(steps), side="right") - 1  # (S,) -1 for none
+        is_held = np.arange(steps) < np.append(after[rows], 0)[latest]
+        ids = np.where(is_held, np.append(pitch, 0)[latest] + HELD, SILENCE).astype(np.uint16)
+        into = to_steps(notes.start[rows]) % EVENT_STEPS if fine else 0
+        ids[begin] = pitch + N_MELODY_IDS * into
         return ids
 
     def encode_segment(
@@ -156,25 +158,6 @@ class AccompanimentTokenizer(PerformanceTokenizer):
             "this checkpoint continues nothing, it plays to a melody; use accompany, or take "
             "another checkpoint, such as piano."
         )
-
-
-def _grid_times(notes: NoteSequence) -> tuple[Ints, Ints]:
-    """The step in which each note starts, and the one after the last that it is held in."""
-    first = step_of(notes.start)
-    after = (to_steps(notes.end) + EVENT_STEPS // 2) // EVENT_STEPS
-    return first, np.maximum(first + 1, after)
-
-
-def _painted(pitch: Ints, first: Ints, after: Ints, steps: int) -> NDArray[np.uint16]:
-    """The grid of notes that start in different, rising steps below `steps`: (S,)."""
-    after = np.minimum(after, np.append(first[1:], steps)[: len(first)])
-    lengths = after - first
-    ids = np.full(steps, SILENCE, dtype=np.uint16)
-    note = np.repeat(np.arange(len(first)), lengths)
-    within = np.arange(len(note)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    ids[first[note] + within] = pitch[note] + HELD
-    ids[first] = pitch
-    return ids
 
 
 register(AccompanimentTokenizer)
