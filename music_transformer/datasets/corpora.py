@@ -4,10 +4,9 @@ JSB Chorales on the sixteenth grid: the JSON file is ``{"train": [...], "valid":
 [...]}``, its own split; a piece is a list of sixteenths, each a list of four MIDI pitches, soprano,
 alto, tenor, bass; -1 is silence. It knows no ties: held and repeated notes look the same.
 
-MAESTRO v3: the performances of its CSV, split as the CSV says, never by title: five titles stand in
-more than one split. The source is the unpacked folder (with ``maestro-v3.0.0.csv``), the official
-zip of the MIDI files, a tar of the same tree, or a folder that holds one of these. The files are CC
-BY-NC-SA 4.0, and so is whatever is derived from them.
+MAESTRO v3: the performances of its CSV, split as the CSV says, never by title. The source is the
+unpacked folder, the official zip, a tar of the same tree, or a folder that holds one of these. The
+files are CC BY-NC-SA 4.0, and so is whatever is derived from them.
 
 Sources: Boulanger-Lewandowski et al. 2012; file ``Jsb16thSeparated.json`` of the repository
 czhuang/JSB-Chorales-dataset. Hawthorne et al. 2019, "Enabling Factorized Piano Music Modeling and

@@ -201,7 +201,8 @@ def _encode(source: Source, settings: MidiSettings, folder: Path) -> Encoded | S
         kept = Kept.read(path)
         fresh = _read(source, settings) if kept is None else None
     except (MidiError, TokenError) as error:
-        return Skipped(source.name, _reason(str(error), source.path))
+        reason = str(error).removeprefix(f"{source.path}: ")  # reports name the file anyway
+        return Skipped(source.name, reason)
     except OSError as error:
         return Skipped(source.name, (error.strerror or str(error)).lower())
     if fresh is not None:
@@ -254,10 +255,3 @@ def _code() -> str:
     for path in sorted(Path(__file__).resolve().parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _reason(message: str, path: Path) -> str:
-    """A message without the path it begins with: reports name the file anyway."""
-    for prefix in (f"{path}: ", f"{path.name}: "):
-        message = message.removeprefix(prefix)
-    return message

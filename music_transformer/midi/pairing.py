@@ -1,9 +1,8 @@
 """What belongs together: note-ons and note-offs of keys, presses and lifts of the sustain pedal.
 
-A key here is one pitch of one channel of one track. Where its ons and offs balance, notes are
-released in the order in which they were struck (first in, first out). Where an off is missing, the
-key never falls silent again; from there on a note that is struck again while it sounds ends there,
-so that one lost off costs one note.
+A key is one pitch of one channel of one track. Its notes are released in the order in which they
+were struck. Where an off is missing, the key never falls silent again; from there on a note that is
+struck again while it sounds ends there, so that one lost off costs one note.
 
 The pedal (controller 64) belongs to a channel, whatever track its events stand in, and at one tick
 it acts before the notes do: a key that goes up at the very moment the pedal goes down is held by

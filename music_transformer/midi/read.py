@@ -39,8 +39,6 @@ _META_SIZES = {
 _SYSTEM_DATA_BYTES = {0xF1: 1, 0xF2: 2, 0xF3: 1}
 _LARGEST_DENOMINATOR = 7  # as a power of two: 128
 
-_MEND = "restore it from its source, or leave it out."
-
 
 def read_midi(
     path: str | os.PathLike[str], *, piano_only: bool = False, one_pedal: bool = False
@@ -80,27 +78,25 @@ def read_midi_bytes(
     data: bytes, name: str, *, piano_only: bool = False, one_pedal: bool = False
 ) -> NoteSequence:
     """`read_midi` of a file that is in memory already; `name` is what errors call it."""
-    if len(data) > MAX_BYTES:
-        raise MidiError(
-            f"{name}: more than {MAX_BYTES >> 20} MiB; no MIDI file of a piece is so large."
-        )
-    events = _walk_chunks(data, name)
     try:
-        return to_notes(events, piano_only=piano_only, one_pedal=one_pedal)
+        return to_notes(_walk_chunks(data), piano_only=piano_only, one_pedal=one_pedal)
     except MidiError as error:
-        raise MidiError(f"{name}: {error}; {_MEND}") from error
+        mend = "" if str(error).endswith(".") else "; restore it from its source, or leave it out."
+        raise MidiError(f"{name}: {error}{mend}") from error
 
 
-def _walk_chunks(data: bytes, name: str) -> RawEvents:
+def _walk_chunks(data: bytes) -> RawEvents:
     """Read the header and every track; skip what is neither."""
+    if len(data) > MAX_BYTES:
+        raise MidiError(f"more than {MAX_BYTES >> 20} MiB; no MIDI file of a piece is so large.")
     events = RawEvents()
-    position, n_tracks = _read_header(data, name, events)
+    position, n_tracks = _read_header(data, events)
     tracks = [found.start() for found in re.finditer(b"MTrk", data)]
     while position < len(data):
         kind, size = data[position : position + 4], _uint32(data, position + 4)
         start = position + 8
         if kind == b"MTrk":
-            position = _read_track(data, start, size, tracks, name, events)
+            position = _read_track(data, start, size, tracks, events)
         elif _is_chunk_name(kind) and start + size <= len(data):
             events.warnings["unknown chunk"] += 1
             position = start + size
@@ -108,16 +104,14 @@ def _walk_chunks(data: bytes, name: str) -> RawEvents:
             events.warnings[f"bytes between tracks, at byte {position}"] += 1
             position = following
         elif len(events.end_ticks) < n_tracks:
-            raise MidiError(
-                f"{name}: byte {position}: track {len(events.end_ticks) + 1} should start here "
-                f"and does not; {_MEND}"
-            )
+            number = len(events.end_ticks) + 1
+            raise MidiError(f"byte {position}: track {number} should start here and does not")
         else:
             events.warnings["bytes after the last chunk"] += 1
             break
     found = len(events.end_ticks)
     if found == 0:
-        raise MidiError(f"{name}: the file holds no track; {_MEND}")
+        raise MidiError("the file holds no track")
     if found != n_tracks:
         events.warnings["wrong number of tracks in the header"] += 1
     return events
@@ -129,7 +123,7 @@ def _next_track(data: bytes, position: int, tracks: list[int]) -> int:
     return tracks[row] if row < len(tracks) else len(data)
 
 
-def _read_header(data: bytes, name: str, events: RawEvents) -> tuple[int, int]:
+def _read_header(data: bytes, events: RawEvents) -> tuple[int, int]:
     """Find and check MThd; returns where the next chunk starts and how many tracks are promised."""
     position = 0
     if data[:4] == b"RIFF" and data[8:12] == b"RMID":
@@ -141,28 +135,26 @@ def _read_header(data: bytes, name: str, events: RawEvents) -> tuple[int, int]:
     while data[position : position + 4] != b"MThd":
         start = position + 8
         if not _is_chunk_name(data[position : position + 4]) or start > len(data):
-            raise MidiError(f"{name}: this is not a MIDI file; it does not start with MThd.")
+            raise MidiError("this is not a MIDI file; it does not start with MThd.")
         position = start + _uint32(data, position + 4)
         events.warnings["unknown chunk"] += 1
     size = _uint32(data, position + 4)
     start = position + 8
     if size < 6 or start + 6 > len(data):
-        raise MidiError(f"{name}: byte {start}: the header is cut short; {_MEND}")
+        raise MidiError(f"byte {start}: the header is cut short")
     midi_type, n_tracks, events.division = (
         int.from_bytes(data[at : at + 2], "big") for at in (start, start + 2, start + 4)
     )
     if midi_type == 2:
         raise MidiError(
-            f"{name}: MIDI type 2 holds separate patterns, not one piece; save it as type 0 or 1."
+            "MIDI type 2 holds separate patterns, not one piece; save it as type 0 or 1."
         )
     if midi_type > 2:
-        raise MidiError(f"{name}: byte {start}: MIDI type {midi_type} does not exist; {_MEND}")
+        raise MidiError(f"byte {start}: MIDI type {midi_type} does not exist")
     return start + size, n_tracks
 
 
-def _read_track(
-    data: bytes, start: int, size: int, tracks: list[int], name: str, events: RawEvents
-) -> int:
+def _read_track(data: bytes, start: int, size: int, tracks: list[int], events: RawEvents) -> int:
     """Append the events of one track, said to have `size` bytes from `start` on, to `events`;
     returns where the next chunk starts.
 
@@ -178,10 +170,8 @@ def _read_track(
         try:
             position, ended = _read_events(data, start, limit, track)
         except _DamageError as error:
-            whole = "file" if limit == len(data) else "track"
-            failure = failure or MidiError(
-                f"{name}: track {len(events.end_ticks) + 1}, {str(error).format(whole)}; {_MEND}"
-            )
+            what = str(error).format("file" if limit == len(data) else "track")
+            failure = failure or MidiError(f"track {len(events.end_ticks) + 1}, {what}")
             continue
         found = track
         if ended:
@@ -193,9 +183,8 @@ def _read_track(
     if not ended:
         if said > len(data):
             raise MidiError(
-                f"{name}: track {len(events.end_ticks)}, byte {len(data)}: the file ends "
-                f"{said - len(data)} bytes before its track, after tick {events.end_ticks[-1]}; "
-                f"{_MEND}"
+                f"track {len(events.end_ticks)}, byte {len(data)}: the file ends "
+                f"{said - len(data)} bytes before its track, after tick {events.end_ticks[-1]}"
             )
         events.warnings["missing end-of-track"] += 1
         return position

@@ -48,9 +48,14 @@ def melody_rows(notes: NoteSequence, *, track: int | None = None) -> NDArray[np.
             known = ", ".join(map(str, np.unique(notes.track).tolist())) or "none"
             raise MidiError(f"there are no notes on track {track}; tracks with notes: {known}.")
         return on_track
+    long_enough = notes.end - notes.start >= SHORTEST - _ROUNDING
+    rows = np.flatnonzero((notes.pitch >= LOWEST) & long_enough)
+    step = step_of(notes.start[rows])
+    order = np.lexsort((-notes.pitch[rows], step))
+    highest = rows[order[np.append(True, np.diff(step[order]) > 0)[: len(order)]]]  # of each step
     taken = np.zeros(len(notes), dtype=bool)
     last_pitch, last_end = -1, -np.inf
-    for row in _highest_of_steps(notes).tolist():
+    for row in highest.tolist():
         pitch, start = int(notes.pitch[row]), float(notes.start[row])
         if pitch < last_pitch and last_end > start + LEGATO:
             continue
@@ -83,17 +88,6 @@ def as_performance(
     rows = melody_rows(notes, track=track)
     marked = notes.replaced(track=rows.astype(np.int64)).sustained()
     return (notes.selected(rows).replaced(pedals=Pedals()), marked.selected(marked.track == 0))
-
-
-def _highest_of_steps(notes: NoteSequence) -> Ints:
-    """Rows of the highest note that starts in each step, of those that may be melody at all."""
-    long_enough = notes.end - notes.start >= SHORTEST - _ROUNDING
-    rows = np.flatnonzero((notes.pitch >= LOWEST) & long_enough)
-    step = step_of(notes.start[rows])
-    order = np.lexsort((-notes.pitch[rows], step))
-    leads = np.append(True, np.diff(step[order]) > 0)[: len(order)]
-    highest: Ints = rows[order[leads]]
-    return highest
 
 
 def step_of(seconds: NDArray[np.float64]) -> Ints:
