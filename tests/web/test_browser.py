@@ -306,7 +306,17 @@ def test_a_gap_is_filled(browser: Any, serve: Callable[..., Client], motifs: Pat
     browser.get("about:blank")
 
 
-def test_a_take_grows_before_the_eyes_and_can_be_stopped(page: Page, motifs: Path) -> None:
+def test_a_take_grows_before_the_eyes_and_can_be_stopped(
+    page: Page, motifs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = Continuation.ids
+
+    def slowly(self: Continuation) -> Iterator[tuple[int, int]]:
+        for drawn in draw(self):
+            time.sleep(0.05)  # so that it is not done before the eyes have seen it
+            yield drawn
+
+    monkeypatch.setattr(Continuation, "ids", slowly)
     page.upload(motifs / "c_major_scale.mid")
     page.wait(lambda: page.notes() == 8)
     page.continue_motif(120)
