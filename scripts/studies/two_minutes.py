@@ -32,14 +32,14 @@ from music_transformer.cli.options import add_settings, settings_from
 from music_transformer.cli.output import print_json
 from music_transformer.datasets import PreparedData
 from music_transformer.evaluation.memorisation import find_index
-from music_transformer.evaluation.seam import seam_distance
+from music_transformer.evaluation.seam import PRIMER_SECONDS, seam_distance
 from music_transformer.generation import generate
+from music_transformer.generation.contest import SECTION_SECONDS
 from music_transformer.midi import read_midi, write_midi
 from music_transformer.notes import NoteSequence
 from music_transformer.sampling import CARE, CHOICE, DRAWN
 
 MOTIFS = Path(__file__).resolve().parents[2] / "data" / "motifs"
-PRIMER_SECONDS, SECTION_SECONDS = 10.0, 15.0
 #: Numbers of `describe` that are shown, and their headings.
 SHOWN = {
     "notes_per_second": "notes/s",
